@@ -1,0 +1,185 @@
+"""What one admission costs on the path that serves, in microseconds of CPU time.
+
+    python -m benchmarks.admission_cost [--workers 64] [--running 1000] [--queued 10000] [--decisions 2000] [--json]
+
+`plan` is what the gateway makes of a newcomer, `turn` the head of the fair line and the choice among all workers, `reserve`
+the decision of the chosen worker's ledger by its error budget. `admission` is all three. `place()` alone is timed in turn
+with them on the same fleet, and the ratio is what to compare between machines.
+"""
+
+import argparse
+import gc
+import json
+import math
+import random
+import time
+from collections.abc import Callable
+from functools import partial
+from statistics import NormalDist
+from typing import TypeVar
+
+import numpy as np
+
+from decode_pool.expected import Admission
+from decode_pool.ledger import Hold, Ledger, Load, Shape
+from gateway.policy.admission import Entry
+from gateway.policy.control.controller import Controller, Setting
+from gateway.policy.control.plan import Asked
+from gateway.policy.dispatch import Ask, Bid, Dispatch
+from gateway.policy.estimate import Features, FinishedBy
+from gateway.policy.prefix import BlockHashes, PrefixKey
+from gateway.policy.routing import DecodeCandidate, Fleet, Path, Placement, Rules, place
+from gateway.policy_config import PolicyConfig
+from proto.reservation import Reservation
+from proto.worker import Role
+
+T = TypeVar("T")
+
+BLOCKS, SIZE, SLOTS, WINDOW = 20_000, 16, 1_024, 131_072
+RULES = Rules(0, prefill_here_if_none=True)
+STEP_S = 0.02
+#: Median answers of four declared efforts; each is learnt from 200 before anything is timed.
+EFFORTS = {"none": 200, "low": 500, "medium": 1_200, "high": 4_000}
+
+
+class Scene:
+    """A gateway with its line, and workers with their running answers."""
+
+    def __init__(self, workers: int, running: int, queued: int, seed: int) -> None:
+        self._random = random.Random(seed)
+        self.now_s = 0.0
+        self.controller = Controller(PolicyConfig(), lambda: self.now_s, Setting(queue_s=math.inf))
+        for effort, median in EFFORTS.items():
+            for number in range(200):
+                length = round(median * math.exp(NormalDist().inv_cdf((number + 0.5) / 200)))
+                self.controller.lengths.observe(Features("m", 500, effort=effort), length, FinishedBy.STOP)
+        shape = Shape(BLOCKS, SIZE, SLOTS, WINDOW)
+        self.ledgers = {f"w{at}": Ledger(shape, lambda: self.now_s, f"w{at}", Admission()) for at in range(workers)}
+        self.dispatch: Dispatch[str] = Dispatch(
+            self.controller.line(queued + 1),
+            RULES,
+            self.view,
+            lambda _: True,
+            lambda: self.now_s,
+            objection=self.controller.objection,
+            decided=self.controller.decided,
+        )
+        self.holds: list[Hold] = []
+        self._open = True
+        self._promised = dict.fromkeys(self.ledgers, 0.0)
+        while len(self.holds) < running:
+            self.reserve(self.bid(), f"w{len(self.holds) % workers}")
+        self._open = False
+        while len(self.dispatch) < queued:
+            self.enter(self.bid())
+        self._open = True
+
+    def view(self, _: BlockHashes) -> Fleet:
+        """As a live gateway makes it of the last word of its workers."""
+        return Fleet(tuple(self._decode(name, ledger) for name, ledger in self.ledgers.items()), (), {})
+
+    def _decode(self, name: str, ledger: Ledger) -> DecodeCandidate:
+        headroom = BLOCKS - ledger.expected.budget.pool_blocks - self._promised[name]
+        free = BLOCKS - ledger.reserved_blocks
+        return DecodeCandidate(
+            name, Role.BOTH, WINDOW, SIZE, BLOCKS, free, SLOTS, closed=not self._open, headroom_blocks=headroom
+        )
+
+    def bid(self) -> Bid:
+        prompt = int(min(30_000, self._random.lognormvariate(6.5, 1.2))) + 1
+        features = Features("m", prompt, effort=self._random.choice(list(EFFORTS)))
+        plan = self.controller.plan(Asked(features, 1, 32_768, True, WINDOW, BLOCKS * SIZE))
+        arrival = self.dispatch.arrive()
+        bid = Bid(f"r{arrival}", plan.need, PrefixKey((), ""), arrival, plan=plan)
+        bid.claim = self.controller.claim(plan)
+        self.controller.open(bid)
+        return bid
+
+    def enter(self, bid: Bid) -> None:
+        assert isinstance(self.dispatch.enter(bid, bid.request_id), Entry)
+
+    def turn(self) -> tuple[Bid, Placement]:
+        ask: Ask[str]
+        ask, placement = next(self.dispatch.turns())
+        assert isinstance(placement, Placement)
+        return ask.bid, placement
+
+    def reserve(self, bid: Bid, worker: str) -> None:
+        placement = Placement(worker, Path.COLOCATED, "")
+        request = self.controller.reserve(
+            bid, "g", f"{bid.request_id}-r1", 60.0, placement, lambda: self.view(bid.prefix)
+        )
+        ledger, load = self.ledgers[worker], Load(step_time_s=STEP_S)
+        reply = ledger.reserve(request, load)
+        if isinstance(reply, Reservation):
+            hold = ledger.start(reply.reservation_id, "g", request.prompt_tokens)
+            assert hold is not None
+            self.holds.append(hold)
+
+    def pass_time(self) -> None:
+        """An answer comes to its end, all others gain a token, and two workers say how they are."""
+        self.now_s += STEP_S
+        if self.holds:
+            self.holds.pop(self._random.randrange(len(self.holds))).end()
+        for hold in self.holds:
+            hold.advance(1)
+        for name in self._random.sample(list(self.ledgers), min(2, len(self.ledgers))):
+            self._promised[name] = self.ledgers[name].promised_blocks(Load(step_time_s=STEP_S))
+
+
+def timed(work: Callable[[], T]) -> tuple[T, float]:
+    """Microseconds of CPU time, so that neighbours on the machine count little."""
+    start = time.thread_time_ns()
+    done = work()
+    return done, (time.thread_time_ns() - start) / 1e3
+
+
+def measure(scene: Scene, decisions: int) -> dict[str, list[float]]:
+    taken: dict[str, list[float]] = {"admission": [], "plan": [], "turn": [], "reserve": [], "place": []}
+    gc.freeze()
+    for at in range(decisions + 50):
+        scene.pass_time()
+        newcomer, plan = timed(scene.bid)
+        (bid, placement), turn = timed(scene.turn)
+        _, reserve = timed(partial(scene.reserve, bid, placement.worker_id))
+        _, alone = timed(partial(place, bid.need, scene.view(bid.prefix), RULES))
+        scene.enter(newcomer)
+        if at >= 50:
+            for name, spent in zip(taken, (plan + turn + reserve, plan, turn, reserve, alone), strict=True):
+                taken[name].append(spent)
+    return taken
+
+
+def summary(taken: dict[str, list[float]]) -> dict[str, dict[str, float]]:
+    rows = {
+        name: {"p50_us": float(np.quantile(values, 0.5)), "p99_us": float(np.quantile(values, 0.99))}
+        for name, values in taken.items()
+    }
+    rows["admission / place"] = {key: rows["admission"][key] / rows["place"][key] for key in ("p50_us", "p99_us")}
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workers", type=int, default=64)
+    parser.add_argument("--running", type=int, default=1_000)
+    parser.add_argument("--queued", type=int, default=10_000)
+    parser.add_argument("--decisions", type=int, default=2_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    rows = summary(measure(Scene(options.workers, options.running, options.queued, options.seed), options.decisions))
+    if options.json:
+        print(json.dumps(rows, indent=2))
+        return
+    print(
+        f"{options.workers} workers, {options.running} running, {options.queued} queued, {options.decisions} decisions"
+    )
+    print(f"{'':20} {'p50':>10} {'p99':>10}   microseconds of CPU time")
+    for name, row in rows.items():
+        unit = "x" if "/" in name else ""
+        print(f"{name:20} {row['p50_us']:>9.1f}{unit or ' '} {row['p99_us']:>9.1f}{unit}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""One arm at one rate, judged until it is decided; and the highest rate at which it keeps its promise. Model figures."""
+
+from dataclasses import dataclass, field
+from math import sqrt
+
+import numpy as np
+
+from loadgen.arrivals.process import Arrivals, Kind
+from loadgen.plan.decision import run
+from loadgen.plan.question import Question
+from loadgen.schedule import Plan, Schedule, build
+from loadgen.simulate import Layout
+from loadgen.simulate.simulation import Simulation
+from loadgen.slo.constraint import Constraint
+from loadgen.slo.policy import Policy, Rule
+from loadgen.workload.base import Workload
+
+#: Share of the offered requests that must be good.
+GOAL = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """Limits of a good answer, in milliseconds."""
+
+    name: str
+    ttft_ms: float
+    tpot_ms: float
+
+    @property
+    def policy(self) -> Policy:
+        return Policy((Rule((Constraint("ttft", self.ttft_ms), Constraint("tpot", self.tpot_ms))),))
+
+
+@dataclass(frozen=True, slots=True)
+class Length:
+    """How long a run is. Requests of the first `lead_s` meet an empty fleet and are not judged, nor are those of the last
+    `tail_s`; `judged` are, at least, over `span_s` at least."""
+
+    lead_s: float
+    span_s: float
+    tail_s: float
+    judged: int
+
+    @classmethod
+    def of(cls, workload: Workload, aim: Aim, judged: int) -> "Length":
+        """In residences: how long a good answer of mean length may take."""
+        chains = workload.draw(1000, np.random.default_rng(0))
+        tokens = float(np.mean([demand.output_tokens for chain in chains for demand in chain]))
+        residence_s = (aim.ttft_ms + tokens * aim.tpot_ms) / 1e3
+        return cls(max(10.0, 0.8 * residence_s), max(10.0, residence_s), 0.3 * residence_s, judged)
+
+
+@dataclass(slots=True)
+class Hunt:
+    """The highest rate that one layout holds with one seed. What was seen at a rate is kept."""
+
+    layout: Layout
+    workload: Workload
+    aim: Aim
+    length: Length
+    seed: int
+    seen: dict[float, bool] = field(default_factory=dict)
+    question: Question = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.question = Question(self.workload, self.aim.policy, goals=(GOAL,))
+
+    def holds(self, rate: float) -> bool:
+        if rate not in self.seen:
+            schedule, window = self._schedule(rate)
+            ran = run(Simulation(self.layout, schedule), self.question, window, GOAL)
+            self.seen[rate] = ran.bad is None  # paced sessions would not be judged; the schedules here have none
+        return self.seen[rate]
+
+    def highest(self, start: float, precision: float) -> float:
+        """Between the rate that held and the one that did not, on a log scale."""
+        low, high, step = 0.0, 0.0, 1.15
+        rate = start
+        while not low or not high:
+            if self.holds(rate):
+                low = rate
+                rate *= step
+            else:
+                high = rate
+                rate /= step
+            step = min(2.0, step * 1.15)
+            if rate < start / 64:
+                return 0.0
+        while high / low > 1 + precision:
+            rate = sqrt(low * high)
+            low, high = (rate, high) if self.holds(rate) else (low, rate)
+        return sqrt(low * high)
+
+    def _schedule(self, rate: float) -> tuple[Schedule, tuple[float, float]]:
+        lead_s = self.length.lead_s
+        until_s = lead_s + max(self.length.span_s, self.length.judged / rate)
+        plan = Plan(
+            self.workload, Arrivals(Kind.POISSON, rate=rate), self.seed, duration_s=until_s + self.length.tail_s
+        )
+        return build(plan), (lead_s, until_s)

@@ -1,0 +1,183 @@
+"""The answers whose length is estimated: what they may come to hold, over all gateways. Pure."""
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import numpy as np
+
+from gateway.policy.admission import AdmissionRule, Budget, Candidate, Decision, ErrorBudget, KvBook, Outlook
+from gateway.policy.admission.book import REFRESH_STEPS
+from gateway.policy.admission.caution import Caution
+from gateway.policy.admission.common_error import CommonError
+from gateway.policy.admission.pool import PoolAccount
+from gateway.policy.estimate.estimate import POINTS, Estimate
+from proto.reservation import ReserveRequest
+
+log = logging.getLogger(__name__)
+
+#: KV that is expected later than this many decode steps from now counts as if it came then: beyond the forecast's
+#: horizon it would be promised for nothing.
+MAX_ARRIVAL_STEPS = 16_384
+_NOBODY = Candidate("", 0, Estimate.exactly(1), 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """The worker's own knobs (docs/admission.md): whoever asks, the same capacity is promised by one rule.
+
+    `pool_share`: of all blocks, held back for what goes wrong. `spread`: of the common error of all lengths, at least;
+    `learn`: more of it, and a bias, from the answers that end, and less of `epsilon` from overruns that came. `rule`:
+    another rule in place of ours, to compare.
+    """
+
+    epsilon: float = 0.1
+    pool_share: float = 0.02
+    spread: float = 0.1
+    learn: bool = True
+    rule: AdmissionRule | None = None
+
+    def budget(self, blocks_total: int) -> Budget:
+        return Budget(self.epsilon, round(self.pool_share * blocks_total))
+
+
+class Sequence(Protocol):
+    """A running answer of the ledger's."""
+
+    name: str
+    tokens: int  # prompt and generated
+
+
+@dataclass(slots=True)
+class _Answer:
+    candidate: Candidate
+    prompt_tokens: int  # all of it, the part that it shares with its siblings included
+    seen_tokens: int = 0
+
+
+@dataclass(slots=True)
+class Expected:
+    """A book of answers by name, kept in step with the tokens that they have really produced.
+
+    `gained`: tokens of all of them since the book was last moved; whoever sees them adds them here.
+    """
+
+    blocks_total: int
+    block_size_tokens: int
+    window_tokens: int
+    admission: Admission = field(default_factory=Admission)
+    book: KvBook = field(init=False)
+    pool: PoolAccount = field(init=False)
+    error: CommonError = field(init=False)
+    caution: Caution = field(init=False)
+    budget: Budget = field(init=False)
+    rule: AdmissionRule = field(init=False)
+    _answers: dict[str, _Answer] = field(default_factory=dict)
+    gained: int = 0
+    _running: int = 0
+    _unread: bool = False
+
+    def __post_init__(self) -> None:
+        self.budget = self.admission.budget(self.blocks_total)
+        self.pool = PoolAccount(self.budget.pool_blocks)
+        self.error = CommonError(self.admission.spread)
+        self.caution = Caution(self.admission.epsilon)
+        learn = self.error if self.admission.learn else None
+        self.book = KvBook(self.blocks_total, self.block_size_tokens, self.admission.spread, error=learn)
+        self.rule = self.admission.rule or ErrorBudget(self.budget)
+
+    def __len__(self) -> int:
+        return len(self._answers)
+
+    def candidate(self, request: ReserveRequest, step_time_s: float) -> Candidate | None:
+        """None when it has no estimate, or one that this worker cannot read: then its declared growth counts."""
+        if not request.lengths:
+            return None
+        lengths = np.array(request.lengths, dtype=np.int64)
+        if len(lengths) != POINTS or (lengths[1:] < lengths[:-1]).any():
+            if not self._unread:
+                self._unread = True
+                log.warning("length estimates of %s are not understood here; its limits count", request.gateway_id)
+            return None
+        room = max(1, self.window_tokens - request.prompt_tokens)
+        limit = min(request.limit_tokens or room, room)
+        answers, shared, own = max(1, request.sequences), 0, request.prompt_tokens
+        if answers > 1:
+            shared, own = divmod(own, self.block_size_tokens)
+        steps = round(min(request.arrival_s / step_time_s, MAX_ARRIVAL_STEPS)) if step_time_s > 0 else 0
+        # No answer is shorter than a token: one that could be has ended before it began, and its end is never expected.
+        estimate = Estimate(np.minimum(np.maximum(lengths, 1), limit), limit)
+        kin = (request.gateway_id, request.lengths_of) if request.lengths_of else None
+        # Waiting for its KV, even when that is due at once: it grows only when it has started.
+        return Candidate("", own, estimate, limit, max(1, steps), 0, answers, shared, kin)
+
+    def decide(self, candidate: Candidate, certain_blocks: int) -> Decision:
+        """`certain_blocks`: all that is held or promised beside the answers in the book."""
+        self.book.fixed_blocks = certain_blocks
+        self.book.told(candidate)
+        return self.rule.decide(candidate, self.book)
+
+    def outlook(self, certain_blocks: int) -> Outlook:
+        """By the worker's own rule: another one is asked what it would make of somebody who wants next to nothing."""
+        self.book.fixed_blocks = certain_blocks
+        if self.admission.rule is not None:
+            return self.rule.decide(_NOBODY, self.book).outlook
+        self.book.freshen()
+        return self.book.outlook_of(self.book.totals, self.budget)
+
+    def delayed(self, candidate: Candidate, request: ReserveRequest, decision: Decision) -> None:
+        """It has to wait: for the pool's sake, or for everybody's. Every asking has a name of its own, by `-r` at its end."""
+        tokens = float(np.median(candidate.estimate.lengths)) * candidate.answers + request.prompt_tokens
+        name = f"{request.gateway_id}/{request.request_id.rpartition('-r')[0] or request.request_id}"
+        self.pool.refused(name, decision.outlook.headroom_blocks, tokens)
+
+    def promise(self, candidate: Candidate, request: ReserveRequest, names: Iterable[str]) -> None:
+        alone = candidate.answers == 1 and not candidate.shared_blocks
+        one = candidate if alone else replace(candidate, answers=1, shared_blocks=0)
+        moments = self.book.moments_of(one)
+        for name in names:
+            answer = replace(one, request_id=name)
+            self._answers[name] = _Answer(answer, request.prompt_tokens)
+            self.book.admit(answer, moments)
+
+    def started(self, name: str, tokens: int) -> None:
+        self._running += 1
+        self._answers[name].seen_tokens = tokens
+        self.book.arrived(name)
+
+    def returned(self, name: str) -> None:
+        """It answered nothing, and may be started again."""
+        self._running -= 1
+        self.book.remove(name)
+        self.book.admit(self._answers[name].candidate)
+
+    def ended(self, name: str, *, running: bool, finished: bool = False) -> None:
+        self._running -= running
+        self.book.remove(name, ended=finished)
+        del self._answers[name]
+
+    def keep_step(self, running: Iterable[Sequence]) -> None:
+        """Moves the book to where the sequences are, once they have gained a block's worth of tokens."""
+        if self.gained < REFRESH_STEPS * max(1, self._running):
+            return
+        self.gained = 0
+        mine = [sequence for sequence in running if sequence.name in self._answers]
+        gained = max((sequence.tokens - self._answers[sequence.name].seen_tokens for sequence in mine), default=0)
+        self.book.progress(gained)
+        generated = {}
+        for sequence in mine:
+            answer = self._answers[sequence.name]
+            answer.seen_tokens = sequence.tokens
+            generated[sequence.name] = max(0, sequence.tokens - answer.prompt_tokens)
+        self.book.observed(generated)
+        if self.admission.learn:
+            self._budget_spent(gained)
+
+    def _budget_spent(self, steps: int) -> None:
+        before = self.caution.extra
+        over = self.book.held_blocks > self.blocks_total - self.budget.pool_blocks
+        self.caution.passed(steps, over, self.book.life_steps)
+        if self.caution.extra != before:
+            self.budget = replace(self.budget, epsilon=self.caution.epsilon)
+            self.rule = self.admission.rule or ErrorBudget(self.budget)

@@ -1,0 +1,58 @@
+"""Which blocks belong to which sequence."""
+
+from engine.simulated.blocks import Block, BlockPool
+from engine.simulated.sequence import Sequence
+
+
+class Ledger:
+    """Moves blocks between the pool and sequences; the only one that changes what a sequence holds."""
+
+    def __init__(self, blocks: int, block_size: int, *, caching: bool) -> None:
+        self.pool = BlockPool(blocks, caching=caching)
+        self.block_size = block_size
+
+    def blocks_for(self, tokens: int) -> int:
+        return -(-tokens // self.block_size)
+
+    def allocate(self, sequence: Sequence, blocks: int) -> None:
+        if blocks > 0:
+            self.pool.take(blocks)
+            sequence.plain += blocks
+
+    def promote(self, sequence: Sequence, computed: int) -> None:
+        """Gives keys to blocks that have become full."""
+        if not self.pool.caching:
+            return
+        missing = computed // self.block_size - sequence.keyed
+        blocks, keys = sequence.blocks, sequence.keys
+        own = keys.private_from
+        while missing > 0:
+            keyed, count = sequence.keyed, 1
+            if keyed > own:
+                count = missing
+                blocks[-1].count += count
+            elif keyed == own:
+                count = missing
+                blocks.append(self.pool.promote(keys.key(own), count))
+            else:
+                blocks.append(self.pool.promote(keys.key(keyed)))
+            sequence.keyed = keyed + count
+            sequence.plain -= count
+            missing -= count
+
+    def free(self, sequence: Sequence) -> None:
+        if sequence.blocks or sequence.plain:
+            self.pool.release(sequence.blocks, sequence.plain)
+            sequence.blocks = []
+            sequence.keyed = 0
+            sequence.plain = 0
+
+    def cached(self, sequence: Sequence) -> list[Block]:
+        """The cached beginning of a sequence. Its last token is always computed, for the logits."""
+        most = (sequence.total - 1) // self.block_size
+        own = sequence.keys.private_from
+        blocks = self.pool.lookup(sequence.keys.key(index) for index in range(min(most, own + 1)))
+        excess = sum(block.count for block in blocks) - most
+        if excess > 0:
+            self.pool.trim(blocks[-1], excess)
+        return blocks

@@ -1,0 +1,402 @@
+"""Iteration-level scheduling with the semantics of vLLM V1, without tokens, time or I/O."""
+
+from engine.simulated.blocks import Block
+from engine.simulated.cohort import Cohort
+from engine.simulated.ledger import Ledger
+from engine.simulated.limits import Limits
+from engine.simulated.sequence import Sequence, Status
+from engine.simulated.step import Counters, Step
+from engine.simulated.waiting import Policy, waiting_queue
+
+
+class Scheduler:
+    """Running sequences first, in order of admission; then waiting ones while budget, slots and blocks last.
+
+    Decode and prefill are not told apart: every sequence catches up with its total. A sequence that finds no
+    block preempts from the tail (or the least important one); preempted ones start again at the head of the
+    queue. Nobody is admitted in a step that preempted.
+
+    Sequences that only decode are moved together as a cohort, as long as budget and blocks are enough for
+    everyone; otherwise one by one, because then the order matters. Both ways plan the same.
+    """
+
+    def __init__(self, limits: Limits, *, together: bool = True) -> None:
+        self.limits = limits
+        self._ledger = Ledger(limits.blocks, limits.block_size, caching=limits.caching)
+        self.pool = self._ledger.pool
+        self.running: list[Sequence] = []
+        self.waiting = waiting_queue(limits.policy)
+        self.holding = waiting_queue(limits.policy)  # waiting, but with blocks: served before everyone else
+        self.cohort = Cohort(limits.block_size)
+        self.counters = Counters()
+        self.version = 0  # changes with the composition of `running`
+        self._together = together
+        self._joining: list[Sequence] = []
+        self._prefilling: dict[Sequence, None] = {}
+        self._arrivals = 0
+
+    @property
+    def waiting_count(self) -> int:
+        return len(self.waiting) + len(self.holding)
+
+    def add(self, sequence: Sequence) -> None:
+        self._arrivals += 1
+        sequence.arrival = self._arrivals
+        self.waiting.add(sequence)
+
+    def schedule(self) -> Step:
+        """Plans the next iteration and accounts for its blocks and computed tokens."""
+        step = Step()
+        self._gather()
+        budget = self._schedule_running(step)
+        if not step.preempted and self.waiting_count:
+            self._schedule_waiting(step, budget)
+        return step
+
+    def complete(self, step: Step) -> list[Sequence]:
+        """The step has run. Returns those of its `scheduled` that have caught up: each has one token more now.
+
+        So has every member of the cohort, without being listed.
+        """
+        self.cohort.sampled = self.cohort.clock
+        done = [s for s in step.scheduled if s.status is Status.RUNNING and s.computed >= s.total]
+        for sequence in done:
+            sequence.total += 1
+        if self._together:
+            self._joining += [sequence for sequence in done if not sequence.loner]
+        return done
+
+    def complete_each(self, step: Step) -> list[Sequence]:
+        """As `complete`, but returns members of the cohort too, and everyone in order of admission."""
+        done = set(self.complete(step))
+        return [s for s in self.running if s in done or (step.steady and s.steady)]
+
+    def take_back(self, sequence: Sequence) -> None:
+        """Undoes `complete` for a loner: the next step computes its token again."""
+        sequence.total -= 1
+        sequence.computed -= 1
+
+    def repeatable(self, most: int) -> int:
+        """How often a step of nothing but the cohort can be repeated before blocks run out, at most `most`.
+
+        It need not look at waiting sequences: whoever found no room finds none while nothing but decoding goes on.
+        """
+        free, growth = self.pool.free, self.cohort.growth
+        if most <= 0 or growth(most) <= free:
+            return max(0, most)
+        low, high = 0, most
+        while low + 1 < high:
+            middle = (low + high) // 2
+            low, high = (middle, high) if growth(middle) <= free else (low, middle)
+        return low
+
+    def repeat(self, steps: int) -> None:
+        """That many more steps of the cohort, each completed."""
+        self._advance_cohort(steps)
+        self.cohort.sampled = self.cohort.clock
+
+    def planned(self, step: Step) -> list[tuple[Sequence, int]]:
+        """Everyone who computes in this step and how many tokens, in order; for observers."""
+        scheduled = set(step.scheduled)
+        everyone = [s for s in self.running if s in scheduled or (step.steady and s.steady)]
+        return [(sequence, sequence.planned if sequence in scheduled else 1) for sequence in everyone]
+
+    def loaded(self, sequence: Sequence) -> None:
+        """The KV of a loading sequence has arrived; the next step can promote it."""
+        sequence.loaded = True
+
+    def end(self, sequence: Sequence) -> None:
+        """Takes a sequence out in any state and frees its blocks."""
+        self.detach(sequence)
+        self._ledger.free(sequence)
+
+    def detach(self, sequence: Sequence) -> None:
+        """Takes a sequence out; its blocks stay with it until `free_blocks`."""
+        status = sequence.status
+        if status is Status.ENDED:
+            return
+        if status is Status.RUNNING:
+            self.running.remove(sequence)
+            self.version += 1
+            if sequence.steady:
+                self.cohort.leave(sequence)
+        elif status is Status.LOADING or sequence.computed:
+            self.holding.remove(sequence)
+        else:
+            self.waiting.remove(sequence)
+        self._prefilling.pop(sequence, None)
+        sequence.status = Status.ENDED
+
+    def free_blocks(self, sequence: Sequence) -> None:
+        """Frees what a detached sequence still holds; harmless when it holds nothing."""
+        self._ledger.free(sequence)
+
+    # the cohort
+
+    def _gather(self) -> None:
+        """Those that have begun to decode join the others that do."""
+        for sequence in self._joining:
+            if sequence.status is Status.RUNNING and sequence.computed == sequence.total - 1:
+                self.cohort.join(sequence)
+        self._joining = []
+
+    def _scatter(self) -> None:
+        for sequence in list(self.cohort):
+            self.cohort.leave(sequence)
+
+    def _tick(self, step: Step) -> None:
+        """Every member computes its token; the blocks for it are there."""
+        self._advance_cohort(1)
+        step.steady = self.cohort.count
+        step.decodes += step.steady
+        step.context_tokens += self.cohort.context_tokens
+
+    def _advance_cohort(self, steps: int) -> None:
+        """Everyone who begins a block gets it, and full blocks get their keys, in order.
+
+        Where a sequence's blocks are its own anyway, the next ones only lengthen its row, and are taken together.
+        """
+        size, pool, row_blocks = self.limits.block_size, self.pool, 0
+        for sequence, computed in self.cohort.advance(steps):
+            keyed = sequence.keyed
+            full = computed // size
+            missing = -(-computed // size) - keyed - sequence.plain
+            if keyed > sequence.keys.private_from:
+                if missing > 0:
+                    row_blocks += missing
+                    sequence.plain += missing
+                if full != keyed:
+                    sequence.blocks[-1].count += full - keyed
+                    sequence.keyed = full
+                    sequence.plain -= full - keyed
+                continue
+            if row_blocks:
+                pool.take(row_blocks)
+                row_blocks = 0
+            if missing > 0:
+                pool.take(missing)
+                sequence.plain += missing
+            if full != keyed:
+                self._ledger.promote(sequence, computed)
+        if row_blocks:
+            pool.take(row_blocks)
+
+    # running
+
+    def _schedule_running(self, step: Step) -> int:
+        """Gives every running sequence its share, in order; returns what is left of the token budget."""
+        cohort, limits = self.cohort, self.limits
+        others = [s for s in self.running if not s.steady] if cohort.count < len(self.running) else []
+        if cohort.count and not self._budget_suffices(others):
+            self._scatter()
+            others = list(self.running)
+        due = cohort.due()
+        careful = len(due) + self._blocks_wanted(others) > self.pool.free
+        queue = [s for s in self.running if not s.steady or s in due] if careful else others
+        threshold = self._long_prefill_threshold()
+        for sequence in queue:
+            budget = limits.max_batched_tokens - cohort.count - step.tokens
+            if sequence.status is not Status.RUNNING:
+                continue  # preempted by one before it
+            if sequence.steady:
+                new = 1
+            elif budget <= 0:
+                break
+            else:
+                new = min(sequence.total - sequence.computed, budget, threshold or budget)
+            needed = self._ledger.blocks_for(sequence.computed + new) - sequence.held
+            while needed > self.pool.free and sequence.status is Status.RUNNING:
+                self._preempt_one(step, sequence)
+            if sequence.status is not Status.RUNNING:
+                break
+            self._ledger.allocate(sequence, needed)
+            if not sequence.steady:
+                self._plan(step, sequence, new)
+        self._tick(step)
+        return limits.max_batched_tokens - cohort.count - step.tokens
+
+    def _budget_suffices(self, others: list[Sequence]) -> bool:
+        """Whether the cohort can have its tokens whatever the others take; else order decides, one by one."""
+        budget = self.limits.max_batched_tokens - self.cohort.count
+        if budget < 0:
+            return False
+        return sum(s.total - s.computed for s in others) <= budget or self.running[-len(others) :] == others
+
+    def _blocks_wanted(self, others: list[Sequence]) -> int:
+        return sum(max(0, self._ledger.blocks_for(s.total) - s.held) for s in others)
+
+    def _plan(self, step: Step, sequence: Sequence, new: int) -> None:
+        computed = sequence.computed
+        sequence.planned = new
+        sequence.computed = after = computed + new
+        step.scheduled.append(sequence)
+        step.tokens += new
+        if new == 1:
+            step.decodes += 1
+            step.context_tokens += after
+        else:
+            step.chunks.append((new, computed))
+        if after // self.limits.block_size != sequence.keyed:
+            self._ledger.promote(sequence, after)
+        if after < sequence.total:
+            self._prefilling[sequence] = None
+        elif self._prefilling:
+            self._prefilling.pop(sequence, None)
+
+    def _preempt_one(self, step: Step, for_whom: Sequence) -> None:
+        """Preempts whoever the policy gives up first, which may be the one that needs the room."""
+        turn = self.running.index(for_whom)
+        if self.limits.policy is Policy.PRIORITY:
+            victim = max(self.running, key=_least_important)
+            place = self.running.index(victim)
+        else:
+            victim, place = self.running[-1], len(self.running) - 1
+        del self.running[place]
+        self.version += 1
+        if victim in step.scheduled:
+            self._unplan(step, victim)
+        elif victim.steady:
+            self._expel(victim, had_its_turn=place < turn)
+        if victim is for_whom:
+            self._skip(self.running[place:])
+        victim.high_water = max(victim.high_water, victim.computed)
+        self._prefilling.pop(victim, None)
+        self._ledger.free(victim)
+        victim.computed = 0
+        victim.status = Status.PREEMPTED
+        victim.preemptions += 1
+        self.counters.preemptions += 1
+        self.waiting.put_back((victim,))
+        step.preempted.append(victim)
+
+    def _unplan(self, step: Step, victim: Sequence) -> None:
+        step.scheduled.remove(victim)
+        new = victim.planned
+        step.tokens -= new
+        if new == 1:
+            step.decodes -= 1
+            step.context_tokens -= victim.computed
+        else:
+            step.chunks.remove((new, victim.computed - new))
+        victim.computed -= new
+
+    def _expel(self, victim: Sequence, *, had_its_turn: bool) -> None:
+        self.cohort.leave(victim)
+        if had_its_turn and (victim.computed + 1) % self.limits.block_size == 0:
+            # The block that it would have filled has its key already: vLLM gives keys when it plans.
+            self._ledger.promote(victim, victim.computed + 1)
+
+    def _skip(self, sequences: list[Sequence]) -> None:
+        """Whoever comes after a sequence that had to give up does not compute in this step."""
+        for sequence in sequences:
+            if sequence.steady:
+                self.cohort.leave(sequence)
+                self._joining.append(sequence)
+
+    # waiting
+
+    def _schedule_waiting(self, step: Step, budget: int) -> None:
+        skipped: list[Sequence] = []
+        threshold = self._long_prefill_threshold()
+        while budget > 0 and len(self.running) < self.limits.max_num_seqs:
+            queue = self.holding or self.waiting
+            if not queue:
+                break
+            sequence = queue.first()
+            if sequence.status is Status.LOADING:
+                if not sequence.loaded:
+                    skipped.append(queue.pop())
+                    continue
+                self._promote_loaded(sequence)
+            admission = self._admission(sequence, min(budget, threshold or budget))
+            if admission is None:
+                break
+            hit, fetched, new, blocks = admission
+            queue.pop()
+            self._adopt(sequence, hit, blocks)
+            if fetched:
+                self._ledger.allocate(sequence, self._ledger.blocks_for(sequence.computed + fetched) - sequence.held)
+                sequence.computed += fetched
+                sequence.external = 0
+                sequence.status = Status.LOADING
+                self._prefilling[sequence] = None
+                step.loading.append(sequence)
+                skipped.append(sequence)
+                continue
+            self._ledger.allocate(sequence, self._ledger.blocks_for(sequence.computed + new) - sequence.held)
+            self._admit(step, sequence)
+            self._plan(step, sequence, new)
+            budget -= new
+        self.holding.put_back(reversed(skipped))
+
+    def _admission(self, sequence: Sequence, budget: int) -> tuple[int, int, int, list[Block]] | None:
+        """What admitting would mean: (cached blocks, tokens to fetch, tokens to compute, the cached blocks).
+
+        None when the blocks do not suffice now; then nobody behind is tried either.
+        """
+        size, pool = self.limits.block_size, self.pool
+        blocks: list[Block] = []
+        fetched = hit = 0
+        if not sequence.computed:
+            if not sequence.skip_cache:
+                blocks = self._ledger.cached(sequence)
+            hit = sum(block.count for block in blocks)
+            if sequence.external:
+                fetched = max(0, min(sequence.external, sequence.total) - hit * size)
+        computed = sequence.computed or hit * size
+        new = 0 if fetched else min(sequence.total - computed, budget)
+        held = sequence.held or hit
+        evictable = pool.evictable_among(blocks)
+        watermark = self.limits.watermark_blocks if self.running else 0
+        if self.limits.whole_prompt_must_fit:
+            whole = max(0, self._ledger.blocks_for(sequence.total) - held) + evictable
+            if whole + watermark > pool.free:
+                return None
+        reserved = self._reserved() if fetched else 0
+        needed = max(0, self._ledger.blocks_for(computed + fetched + new) - held) + evictable
+        if needed + watermark > pool.free - reserved:
+            return None
+        return hit, fetched, new, blocks
+
+    def _adopt(self, sequence: Sequence, hit: int, blocks: list[Block]) -> None:
+        if not blocks:
+            return
+        self.pool.touch(blocks)
+        sequence.blocks = blocks
+        sequence.keyed = hit
+        sequence.computed = hit * self.limits.block_size
+        if not sequence.started:
+            sequence.hit = sequence.computed
+            self.counters.cached_prompt_tokens += sequence.computed
+
+    def _admit(self, step: Step, sequence: Sequence) -> None:
+        counters = self.counters
+        if not sequence.started:
+            sequence.started = True
+            counters.prompt_tokens += sequence.prompt
+        else:
+            counters.recomputed_tokens += max(0, sequence.high_water - sequence.computed)
+        sequence.external = 0
+        sequence.status = Status.RUNNING
+        self.running.append(sequence)
+        self.version += 1
+        step.admitted.append(sequence)
+
+    def _promote_loaded(self, sequence: Sequence) -> None:
+        """The fetched tokens are ours now; if that is all there is, the last is computed again for its logits."""
+        self._ledger.promote(sequence, sequence.computed)
+        self._prefilling.pop(sequence, None)
+        sequence.computed = min(sequence.computed, sequence.total - 1)
+        sequence.status = Status.PREEMPTED if sequence.preemptions else Status.WAITING
+
+    def _reserved(self) -> int:
+        """Blocks that prompts in progress still need; a load must leave them free, as it cannot be preempted."""
+        return sum(max(0, self._ledger.blocks_for(s.total) - s.held) for s in self._prefilling)
+
+    def _long_prefill_threshold(self) -> int:
+        """Long prompts are cut only when there is somebody to starve."""
+        return self.limits.long_prefill_threshold if len(self.running) + self.waiting_count > 1 else 0
+
+
+def _least_important(sequence: Sequence) -> tuple[int, int]:
+    return sequence.priority, sequence.arrival

@@ -1,0 +1,393 @@
+"""The simulated engine in virtual time: the same scheduler, without tokens and without waiting.
+
+Decode steps between two events are taken in one stride. What can end a stride is known when it begins: the next
+answer that ends, the step for which blocks may not suffice, or something from outside, which cuts it short.
+"""
+
+import heapq
+from collections.abc import Sequence as Items
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from engine.simulated.cost import StepCost
+from engine.simulated.limits import Limits
+from engine.simulated.scheduler import Scheduler
+from engine.simulated.sequence import Sequence, Status, SyntheticKeys
+from engine.simulated.step import Counters, Step
+from engine.simulated.time_account import TimeAccount
+from engine.simulated.totals import StepTotals
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One request as lengths. `shared` are keys of the prompt's first full blocks, equal for equal content.
+
+    `hold` keeps the KV after the end until `release`. `external` tokens have to be fetched first: the engine
+    says when it has room (LOADING), and the caller says when they have arrived (`loaded`).
+    """
+
+    request_id: str
+    prompt_tokens: int
+    output_tokens: int
+    shared: Items[int] = ()
+    priority: int = 0
+    hold: bool = False
+    external: int = 0
+
+
+class Kind(StrEnum):
+    STARTED = "started"
+    LOADING = "loading"
+    FIRST_TOKEN = "first_token"
+    PREEMPTED = "preempted"
+    FINISHED = "finished"
+    HELD = "held"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """`blocks` is what a load has to move, or what a held request keeps; `cached` the tokens found in the own cache;
+    `tokens` prompt and answer of a request that FAILED."""
+
+    kind: Kind
+    request_id: str
+    time_s: float
+    blocks: int = 0
+    cached: int = 0
+    tokens: int = 0
+
+
+@dataclass(slots=True)
+class _Live:
+    job: Job
+    sequence: Sequence
+    limit: int
+
+
+@dataclass(slots=True)
+class _Anchor:
+    """Where a run of equal decode steps began; the end of its n-th step follows from here alone."""
+
+    start_s: float
+    batch: int
+    context_tokens: int
+    version: int
+    steps: int = 0
+
+    def end_s(self, cost: StepCost, steps: int) -> float:
+        return self.start_s + cost.decode_run_s(self.batch, self.context_tokens, steps)
+
+
+class VirtualEngine:
+    """Driven from outside: the caller always moves whoever is due first.
+
+    `due_s` is when this engine next has news if nothing else happens; `advance` goes there and returns it.
+    Everything that comes from outside carries its time, which must not lie before news already given or after
+    `due_s`. What arrives at the very end of a step is seen by the next one.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        cost: StepCost,
+        *,
+        account: TimeAccount | None = None,
+        closed_form: bool = True,
+        together: bool = True,
+    ) -> None:
+        """`account` is kept when given. The last two exist for tests: every setting of them gives the same events."""
+        self.account = account
+        self.totals = StepTotals()
+        self.scheduler = Scheduler(limits, together=together)
+        self.now_s = 0.0
+        self.steps = 0
+        self.busy_s = 0.0
+        self.generated_tokens = 0
+        self._cost = cost
+        self._closed_form = closed_form
+        self._live: dict[str, _Live] = {}
+        self._held: dict[str, Sequence] = {}
+        self._step: Step | None = None
+        self._step_start_s = 0.0
+        self._step_end_s = 0.0
+        self._more = 0  # steps that follow the one in flight without anything new
+        self._anchor: _Anchor | None = None
+        self._ends: list[tuple[int, int, Sequence]] = []  # clock of the cohort at which a member's answer ends
+        self._news: list[Event] = []
+        self._private = 0
+        self._dirty = False  # something changed since the scheduler last found nothing to do
+
+    @property
+    def counters(self) -> Counters:
+        return self.scheduler.counters
+
+    # from outside
+
+    def submit(self, job: Job, at_s: float) -> None:
+        self._cut(at_s)
+        self._private += 1
+        sequence = Sequence(
+            job.request_id,
+            job.prompt_tokens,
+            SyntheticKeys(self._private, job.shared),
+            priority=job.priority,
+            external=job.external,
+        )
+        limit = min(job.prompt_tokens + job.output_tokens, self.scheduler.limits.max_model_len)
+        self._live[job.request_id] = _Live(job, sequence, limit)
+        self.scheduler.add(sequence)
+        self._dirty = True
+
+    def loaded(self, request_id: str, at_s: float) -> None:
+        """The tokens of a LOADING request have arrived; what was aborted meanwhile frees its blocks now."""
+        self._cut(at_s)
+        live = self._live.get(request_id)
+        if live is not None:
+            self.scheduler.loaded(live.sequence)
+        elif (sequence := self._held.pop(request_id, None)) is not None:
+            self.scheduler.free_blocks(sequence)
+        self._dirty = True
+
+    def abort(self, request_id: str, at_s: float) -> None:
+        """Ends a request without an event; unknown ids are no-ops."""
+        self._cut(at_s)
+        live = self._live.pop(request_id, None)
+        if live is None:
+            return
+        if live.sequence.status is Status.LOADING and not live.sequence.loaded:
+            self.scheduler.detach(live.sequence)
+            self._held[request_id] = live.sequence
+        else:
+            self.scheduler.end(live.sequence)
+        self._dirty = True
+
+    def release(self, request_id: str, at_s: float) -> None:
+        """Frees what a HELD request keeps."""
+        self._cut(at_s)
+        sequence = self._held.pop(request_id, None)
+        if sequence is not None:
+            self.scheduler.free_blocks(sequence)
+            self._dirty = True
+
+    def limit_step(self, tokens: int, chunk_tokens: int, at_s: float) -> None:
+        """From the next step on, so many tokens a step, and so many of one prompt."""
+        self._cut(at_s)
+        self.scheduler.limits = replace(
+            self.scheduler.limits, max_batched_tokens=tokens, long_prefill_threshold=chunk_tokens
+        )
+
+    def loading(self, request_id: str) -> bool:
+        """Whether tokens of this request are under way."""
+        live = self._live.get(request_id)
+        return live is not None and live.sequence.status is Status.LOADING and not live.sequence.loaded
+
+    def settle(self, at_s: float) -> None:
+        """Takes every step that ends before `at_s`, so that counters and blocks can be read as of then."""
+        self._cut(at_s)
+
+    def total_tokens(self, request_id: str) -> int:
+        """Prompt and answer so far of a live request, as of the last step taken; 0 when it is not here."""
+        live = self._live.get(request_id)
+        return 0 if live is None else live.sequence.total
+
+    # time
+
+    @property
+    def due_s(self) -> float | None:
+        """When there will be news; None while there is nothing to do."""
+        if self._news:
+            return self.now_s
+        self._plan()
+        if self._news:
+            return self.now_s
+        if self._step is None:
+            return None
+        if self._more and self._anchor is not None:
+            return self._anchor.end_s(self._cost, self._anchor.steps + 1 + self._more)
+        return self._step_end_s
+
+    def advance(self) -> list[Event]:
+        """Goes to `due_s` and returns what happened there."""
+        due_s = self.due_s
+        if not self._news and self._step is not None and due_s is not None:
+            self._finish_step()
+            if self._more:
+                self._stride(self._more)
+            self.now_s = due_s
+        news, self._news = self._news, []
+        return news
+
+    # the inside
+
+    def _cut(self, at_s: float) -> None:
+        """Takes every step that ends before `at_s`; the one in flight stays, and what follows it is open again."""
+        if self._step is None and self.now_s < at_s:
+            self._plan()
+        if self._step is None:
+            self.now_s = max(self.now_s, at_s)
+            return
+        if self._more and self._anchor is not None and self._step_end_s < at_s:
+            steps = self._steps_before(at_s, self._anchor, self._more)
+            self._finish_step()
+            self._stride(steps - 1)
+            self._begin(self.scheduler.schedule())
+        self._more = 0
+
+    def _steps_before(self, at_s: float, anchor: _Anchor, more: int) -> int:
+        """How many of the steps in flight and to come end before `at_s`; at least the one in flight does."""
+        done = anchor.steps
+        guess = self._cost.decode_steps_within(anchor.batch, anchor.context_tokens, at_s - anchor.start_s)
+        steps = min(max(guess - done, 1), more)
+        while steps < more and anchor.end_s(self._cost, done + steps + 1) < at_s:
+            steps += 1
+        while steps > 1 and anchor.end_s(self._cost, done + steps) >= at_s:
+            steps -= 1
+        return steps
+
+    def _plan(self) -> None:
+        """Schedules the step that begins now, unless one is in flight."""
+        if self._step is not None or not self._dirty:
+            return
+        step = self.scheduler.schedule()
+        self._news += [Event(Kind.PREEMPTED, s.request_id, self.now_s) for s in step.preempted]
+        for sequence in step.loading:
+            self._news.append(Event(Kind.LOADING, sequence.request_id, self.now_s, sequence.plain))
+        for sequence in step.admitted:
+            if not sequence.preemptions:
+                self._news.append(Event(Kind.STARTED, sequence.request_id, self.now_s, 0, sequence.hit))
+        if step.computes:
+            self._begin(step)
+        else:
+            self._dirty = bool(step.preempted)
+            self._fail_stuck()
+
+    def _begin(self, step: Step) -> None:
+        """A step is in flight: when does it end, and how many like it will follow?"""
+        self._step = step
+        self._step_start_s = self.now_s
+        self._more = 0
+        version = self.scheduler.version
+        if step.chunks or not self._all_decoding(step):
+            self._anchor = None
+            self._step_end_s = self.now_s + self._cost.step_s(step.decodes, step.context_tokens, step.chunks)
+            return
+        anchor = self._anchor
+        if anchor is None or anchor.version != version:
+            anchor = self._anchor = _Anchor(self.now_s, step.decodes, step.context_tokens, version)
+        self._step_end_s = anchor.end_s(self._cost, anchor.steps + 1)
+        # After a preemption the next step may admit, and whoever is not in the cohort may do anything.
+        if self._closed_form and not step.preempted and not step.scheduled:
+            self._more = self.scheduler.repeatable(self._next_end() - self.scheduler.cohort.clock)
+
+    def _all_decoding(self, step: Step) -> bool:
+        everyone = step.steady + len(step.scheduled) == len(self.scheduler.running)
+        return everyone and all(sequence.answering for sequence in step.scheduled)
+
+    def _next_end(self) -> int:
+        """The clock of the cohort at which its next answer ends."""
+        while (entry := self._ends[0])[0] != (end := self._end_of(entry[2])):
+            heapq.heappop(self._ends)
+            if end is not None:
+                heapq.heappush(self._ends, (end, *entry[1:]))
+        return entry[0]
+
+    def _end_of(self, sequence: Sequence) -> int | None:
+        """When an answer ends if it goes on as now; None if it does not go on. A pause only moves the end."""
+        live = self._live.get(sequence.request_id)
+        if live is None or live.sequence is not sequence or sequence.status is not Status.RUNNING:
+            return None
+        return self.scheduler.cohort.sampled + live.limit - sequence.total
+
+    def _finish_step(self) -> None:
+        """The step in flight has ended: everyone in it that has caught up has one token more."""
+        step = self._step
+        assert step is not None
+        self._step = None
+        self._dirty = True
+        self.now_s = self._step_end_s
+        self.busy_s += self._step_end_s - self._step_start_s
+        self.steps += 1
+        self.totals.add(step, self._step_end_s - self._step_start_s)
+        if self.account is not None:
+            self.account.add_step(self._cost, step.decodes, step.context_tokens, step.chunks)
+        if self._anchor is not None:
+            self._anchor.steps += 1
+        done = self.scheduler.complete(step)
+        self.generated_tokens += len(done)
+        ended = [sequence for sequence in done if self._sampled(sequence)]
+        if step.steady:
+            self.generated_tokens += self.scheduler.cohort.count
+            ended += self._members_at_end()
+        self._end_all(ended)
+
+    def _sampled(self, sequence: Sequence) -> bool:
+        """Notes one more token; whether it was the last."""
+        if not sequence.answering:
+            sequence.answering = True
+            self._news.append(Event(Kind.FIRST_TOKEN, sequence.request_id, self.now_s))
+        left = self._live[sequence.request_id].limit - sequence.total
+        if left > 0:
+            heapq.heappush(self._ends, (self.scheduler.cohort.clock + left, sequence.arrival, sequence))
+        return left <= 0
+
+    def _members_at_end(self) -> list[Sequence]:
+        """Those of the cohort whose answers are as long as they shall be."""
+        ends, clock = self._ends, self.scheduler.cohort.clock
+        found: dict[Sequence, None] = {}
+        while ends and ends[0][0] <= clock:
+            entry = heapq.heappop(ends)
+            end = self._end_of(entry[2])
+            if end is not None and end <= clock:
+                found[entry[2]] = None
+            elif end is not None:
+                heapq.heappush(ends, (end, *entry[1:]))
+        return [sequence for sequence in found if sequence.steady]
+
+    def _end_all(self, ended: list[Sequence]) -> None:
+        """In order of admission, which decides whose blocks are evicted first."""
+        if len(ended) > 1:
+            ended.sort(key=self.scheduler.running.index)
+        for sequence in ended:
+            self._ended(sequence)
+
+    def _ended(self, sequence: Sequence) -> None:
+        live = self._live.pop(sequence.request_id)
+        if live.job.hold:
+            self.scheduler.detach(sequence)
+            self._held[sequence.request_id] = sequence
+            self._news.append(Event(Kind.HELD, sequence.request_id, self.now_s, sequence.held))
+        else:
+            self.scheduler.end(sequence)
+            self._news.append(Event(Kind.FINISHED, sequence.request_id, self.now_s))
+
+    def _stride(self, steps: int) -> None:
+        """Many decode steps at once; only the last can end answers."""
+        anchor = self._anchor
+        if steps <= 0 or anchor is None:
+            return
+        start_s = self.now_s
+        self.scheduler.repeat(steps)
+        begun = anchor.steps
+        anchor.steps += steps
+        self.steps += steps
+        self.generated_tokens += steps * anchor.batch
+        self.now_s = anchor.end_s(self._cost, anchor.steps)
+        self.busy_s += self.now_s - start_s
+        context_tokens = anchor.context_tokens + anchor.batch * begun
+        self.totals.add_run(anchor.batch, context_tokens, steps, self.now_s - start_s)
+        if self.account is not None:
+            self.account.add_run(self._cost, anchor.batch, context_tokens, steps, self.now_s - start_s)
+        self._end_all(self._members_at_end())
+
+    def _fail_stuck(self) -> None:
+        """A sequence that outgrew the whole KV space ends, as in real time."""
+        scheduler = self.scheduler
+        if scheduler.running or scheduler.holding or not scheduler.waiting:
+            return
+        sequence = scheduler.waiting.first()
+        if -(-sequence.total // scheduler.limits.block_size) > scheduler.pool.total:
+            del self._live[sequence.request_id]
+            scheduler.end(sequence)
+            self._news.append(Event(Kind.FAILED, sequence.request_id, self.now_s, tokens=sequence.total))
+            self._dirty = True

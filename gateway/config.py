@@ -1,0 +1,187 @@
+"""Everything an operator can set on a gateway. Unknown keys are errors."""
+
+from enum import StrEnum
+from typing import Self
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+
+from gateway.policy_config import PolicyConfig, Strict
+from proto.tls import TlsConfig
+
+#: A reservation outlives the longest prefill by this, where nothing else is configured.
+_TTL_SLACK_S = 25.0
+
+
+class OnPrefillFailure(StrEnum):
+    """What the one retry of a failed prefill does."""
+
+    OTHER_THEN_LOCAL = "other_then_local"
+    OTHER = "other"
+    LOCAL = "local"
+    FAIL = "fail"
+
+
+class OnNoPrefill(StrEnum):
+    """What a request does when no prefill worker is ready (B-40)."""
+
+    FAIL = "fail"
+    LOCAL = "local"
+
+
+class Deadlines(Strict):
+    """One limit a phase, in seconds; no request can hang (invariant 4). There is no limit on a stream that flows."""
+
+    tokenize_s: float = Field(30.0, gt=0, description="Rendering the template and tokenizing.")
+    queue_s: float = Field(60.0, gt=0, description="Waiting for a decode worker to reserve KV.")
+    reserve_s: float = Field(5.0, gt=0, description="One Reserve call.")
+    prefill_s: float = Field(120.0, gt=0, description="The prefill leg, queueing on the worker included.")
+    first_token_s: float = Field(120.0, gt=0, description="From dispatch to decode until its first token.")
+    idle_s: float = Field(60.0, gt=0, description="Between two tokens of a running answer.")
+    total_s: float | None = Field(None, gt=0, description="The whole request; unset means no such limit.")
+    release_s: float = Field(1.0, gt=0, description="One release call after a cancel.")
+    body_s: float = Field(30.0, gt=0, description="Between two parts of a request's body.")
+    body_total_s: float = Field(300.0, gt=0, description="A request's whole body, however steadily it comes.")
+    write_s: float = Field(60.0, gt=0, description="A client that takes no bytes of its answer for longer is dropped.")
+
+
+class RoutingConfig(Strict):
+    local_prefill_below_tokens: int = Field(
+        16,
+        ge=0,
+        description=(
+            "Prompts with fewer uncached tokens than this prefill on the decode worker. 16 is one KV block on GPUs: "
+            "below it there is no full block to move and a hand-off costs more than the work it saves. 0 always hands off."
+        ),
+    )
+    handoff_after_tokens: int = Field(
+        1,
+        ge=1,
+        description=(
+            "Answer tokens that the prefill worker gives before it hands off; one more or less at a KV block boundary. "
+            "Seeded, penalised and structured answers, and n above 1, are handed off after their prompt whatever this says."
+        ),
+    )
+    on_prefill_failure: OnPrefillFailure = OnPrefillFailure.OTHER_THEN_LOCAL
+    on_no_prefill: OnNoPrefill = OnNoPrefill.FAIL
+    lease_margin_s: float = Field(2.0, ge=0, description="Tickets with less lease left than this are prefilled again.")
+
+
+class AdmissionConfig(Strict):
+    default_output_tokens: int = Field(
+        1024,
+        ge=1,
+        description=(
+            "Growth counted for a request that declares no limit, bounded by the window (B-71): reserved in full under "
+            "policy.rule declared, and what must fit an empty worker under any rule."
+        ),
+    )
+    max_queued: int = Field(1024, ge=0, description="Requests waiting for KV; more are refused with 429.")
+    max_choices: int = Field(16, ge=1, description="Largest n x prompts in one request.")
+    reservation_ttl_s: float | None = Field(
+        None,
+        gt=0,
+        description=(
+            "An unused reservation ends by itself after this. It is renewed while its prompt is computed; unset, it "
+            "also outlives one whole prefill without: deadlines.prefill_s + deadlines.reserve_s + 25 s."
+        ),
+    )
+
+
+class HealthConfig(Strict):
+    watch_interval_s: float = Field(0.5, gt=0, description="How often workers send their state.")
+    stale_after_s: float = Field(3.0, gt=0, description="A worker silent for longer takes no new work.")
+    failures_to_eject: int = Field(3, ge=1, description="Consecutive faults (never 4xx) before a worker is ejected.")
+    probe_backoff_s: float = Field(
+        1.0, gt=0, description="First delay before an ejected worker is tried again; doubles."
+    )
+    probe_backoff_max_s: float = Field(30.0, gt=0)
+    probe_timeout_s: float = Field(10.0, gt=0, description="One token through each leg of a worker under suspicion.")
+    warm_timeout_s: float = Field(
+        60.0, gt=0, description="One hand-shake of a pair; a worker takes no work before its pairs have been tried."
+    )
+    pair_failures_to_quarantine: int = Field(2, ge=1, description="Failed pulls of one (prefill, decode) pair.")
+
+
+class GatewayConfig(Strict):
+    host: str = "127.0.0.1"
+    port: int = Field(8000, ge=0, le=65535, description="HTTP port; 0 picks a free one.")
+    grpc_host: str = "127.0.0.1"
+    grpc_port: int = Field(0, ge=0, le=65535, description="Where workers join; 0 picks a free port.")
+    gateway_id: str = Field("", description="Unique name of this replica; generated when empty.")
+    workers: tuple[str, ...] = Field(
+        (), description="Static list of worker addresses (host:port); workers may also join."
+    )
+    model: str = Field("", description="Name clients use; the workers' model name when empty.")
+    tokenizer: str = Field(
+        "",
+        description=(
+            "Directory with tokenizer.json; the workers' model path when empty. 'byte-level' is the built-in one, "
+            "which simulated workers without files get."
+        ),
+    )
+    api_keys: dict[str, SecretStr] = Field(
+        default_factory=dict, description="Tenant name to API key; when set, every other key gets 401."
+    )
+    operators: tuple[str, ...] = Field(
+        (), description="Tenants whose keys may see the cluster's status and drain workers, where api_keys is set."
+    )
+    share_prefix_cache: bool = Field(False, description="Let tenants hit each other's cached prefixes.")
+    max_body_bytes: int = Field(16 * 1024 * 1024, gt=0)
+    max_bodies_bytes: int = Field(
+        256 * 1024 * 1024,
+        gt=0,
+        description="Bodies that are arriving or being prepared, all together; more are refused with 429.",
+    )
+    tokenizer_threads: int = Field(2, ge=1)
+    heartbeat_s: float = Field(15.0, gt=0, description="SSE comment while a started stream is silent.")
+    drain_s: float = Field(30.0, ge=0, description="How long SIGTERM waits for requests in flight.")
+    deadlines: Deadlines = Deadlines()
+    routing: RoutingConfig = RoutingConfig()
+    admission: AdmissionConfig = AdmissionConfig()
+    policy: PolicyConfig = PolicyConfig()
+    policy_history: str = Field(
+        "",
+        description=(
+            "File that keeps the policies that were in force, so that one that was applied outlives a restart. Empty: in "
+            "memory only; `tandem up` puts it into its run folder."
+        ),
+    )
+    lengths_file: str = Field(
+        "",
+        description=(
+            "File that keeps what was learnt of answer lengths, so that estimates outlive a restart. One for each gateway. "
+            "Empty: in memory only; `tandem up` puts it into its run folder."
+        ),
+    )
+    lengths_save_s: float = Field(60.0, gt=0, description="How often it is written; at the end it always is.")
+    health: HealthConfig = HealthConfig()
+    tls: TlsConfig | None = None
+
+    @property
+    def reservation_ttl_s(self) -> float:
+        wanted = self.admission.reservation_ttl_s
+        return self._longest_prefill_s + _TTL_SLACK_S if wanted is None else wanted
+
+    @property
+    def _longest_prefill_s(self) -> float:
+        """From the grant of a reservation to the end of a prefill that is not tried again."""
+        return self.deadlines.reserve_s + self.deadlines.prefill_s
+
+    @model_validator(mode="after")
+    def _a_reservation_outlives_a_prefill(self) -> Self:
+        if self.reservation_ttl_s <= self._longest_prefill_s:
+            raise ValueError(
+                f"admission.reservation_ttl_s is {self.reservation_ttl_s:g} s, but a prompt may be computed for "
+                f"{self._longest_prefill_s:g} s (deadlines.reserve_s + deadlines.prefill_s): its reservation could end "
+                "before it is used. Raise reservation_ttl_s, leave it unset, or lower prefill_s"
+            )
+        return self
+
+    @field_validator("api_keys")
+    @classmethod
+    def _no_key_is_empty(cls, keys: dict[str, SecretStr]) -> dict[str, SecretStr]:
+        """Whoever sends no key at all would have it."""
+        empty = [tenant for tenant, key in keys.items() if not key.get_secret_value().strip()]
+        if empty:
+            raise ValueError(f"the key of {', '.join(empty)} is empty")
+        return keys

@@ -1,0 +1,109 @@
+"""One choice's way from tokens to text: detokenizing, stop strings, counting."""
+
+from dataclasses import dataclass
+
+from gateway.request.answer import Piece
+from gateway.request.errors import Reason, RequestError
+from gateway.text.base import Tokenizer
+from gateway.text.stops import StopMatcher
+from proto.work import FinishReason, TokenLogprobs
+
+
+@dataclass(frozen=True, slots=True)
+class TextRules:
+    """What a request says about its answers' text."""
+
+    tokenizer: Tokenizer
+    stops: tuple[str, ...] = ()
+    include_stop: bool = False
+    skip_special_tokens: bool = True
+    min_tokens: int = 0
+    stop_token_ids: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What one piece adds to the answer. `tokens` and `logprobs` are exactly those that count."""
+
+    text: str
+    tokens: tuple[int, ...] = ()
+    logprobs: tuple[TokenLogprobs, ...] = ()
+    finish: str | None = None
+    stop_reason: str | int | None = None
+
+
+NOTHING = Shown("")
+
+#: The `stop_reason` of an answer that the policy ended for want of KV; its finish_reason is `length`.
+KV_BUDGET = "kv_budget"
+
+
+class Choice:
+    """The state spans both legs of a request, which therefore cannot show in the text (B-12, B-17)."""
+
+    __slots__ = ("_detokenizer", "_matcher", "_rules", "count", "finished", "index", "opened", "stopped_by_text")
+
+    def __init__(self, index: int, prompt: tuple[int, ...], rules: TextRules) -> None:
+        self.index = index
+        self.count = 0
+        self.finished = False
+        self.opened = False
+        self.stopped_by_text = False
+        self._rules = rules
+        self._detokenizer = rules.tokenizer.detokenizer(
+            skip_special_tokens=rules.skip_special_tokens, context=prompt[-8:]
+        )
+        self._matcher = StopMatcher(rules.stops, include=rules.include_stop) if rules.stops else None
+
+    def take(self, piece: Piece) -> Shown:
+        """After a stop string has matched, whatever the engine still sends counts for nothing."""
+        if self.finished:
+            return NOTHING
+        if piece.finish is FinishReason.ABORT:
+            raise RequestError(Reason.DECODE_FAILED, "The engine gave up this request.")
+        if self._matcher is not None:
+            return self._take_watching(piece, self._matcher)
+        tokens = piece.tokens
+        self.count += len(tokens)
+        if piece.finish is None:
+            return Shown(self._detokenizer.push(tokens) if tokens else "", tokens, piece.logprobs)
+        shown = self._visible(piece)
+        text = (self._detokenizer.push(shown) if shown else "") + self._detokenizer.flush()
+        return self._end(text, piece)
+
+    def _take_watching(self, piece: Piece, matcher: StopMatcher) -> Shown:
+        """Token by token, because the token that completes a stop string is the last one that counts."""
+        text = ""
+        visible = len(self._visible(piece))
+        for at, token in enumerate(piece.tokens, start=1):
+            self.count += 1
+            if at > visible:
+                break
+            text += matcher.push(self._detokenizer.push((token,)), armed=self.count > self._rules.min_tokens)
+            if matcher.matched is not None:
+                return self._end_by_text(text, matcher.matched, piece, at)
+        if piece.finish is None:
+            return Shown(text, piece.tokens, piece.logprobs)
+        text += matcher.push(self._detokenizer.flush(), armed=self.count > self._rules.min_tokens)
+        if matcher.matched is not None:
+            return self._end_by_text(text, matcher.matched, piece, len(piece.tokens))
+        return self._end(text + matcher.flush(), piece)
+
+    def _visible(self, piece: Piece) -> tuple[int, ...]:
+        """The token that made the engine stop (EOS, stop id) counts and has logprobs, but is not part of the text."""
+        if piece.finish is FinishReason.STOP and not self._rules.include_stop:
+            return piece.tokens[:-1]
+        return piece.tokens
+
+    def _end(self, text: str, piece: Piece) -> Shown:
+        self.finished = True
+        assert piece.finish is not None
+        last = piece.tokens[-1] if piece.tokens else -1
+        by_id = piece.finish is FinishReason.STOP and last in self._rules.stop_token_ids
+        reason = KV_BUDGET if piece.capped else last if by_id else None
+        return Shown(text, piece.tokens, piece.logprobs, piece.finish.value, reason)
+
+    def _end_by_text(self, text: str, stop: str, piece: Piece, used: int) -> Shown:
+        self.finished = True
+        self.stopped_by_text = piece.finish is None
+        return Shown(text, piece.tokens[:used], piece.logprobs[:used], FinishReason.STOP.value, stop)

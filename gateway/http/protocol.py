@@ -1,0 +1,111 @@
+"""uvicorn's HTTP protocol, closed against clients that hold a connection without asking, or ask twice at once."""
+
+from asyncio import TimerHandle, Transport
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from gateway.http.errors import error_bytes
+from gateway.request.errors import Reason, RequestError
+
+#: From the first byte of a connection, or of a further request on it, until the request's head is complete.
+HEAD_S = 30.0
+#: Of a head that has not ended: one field of 60 MB held up the event loop for 7 s, since parsing it copies it again and again.
+MAX_HEAD_BYTES = 64 * 1024
+
+
+class GatewayProtocol(HttpToolsProtocol):
+    """One request at a time. What a client sends behind it before its answer has ended is dropped, and the
+    connection closes after the answer, as HTTP allows: uvicorn would stop reading meanwhile, and a client that
+    leaves would go unnoticed while its request holds KV (B-34).
+    """
+
+    _late: TimerHandle | None = None
+    _head_bytes = 0
+    _deaf = False
+
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._watch_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._head_done()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._deaf:
+            return
+        super().data_received(data)
+        if self._late is None and not self._answering and not self.transport.is_closing():
+            self._watch_head()
+        if self._late is not None:
+            self._head_bytes += len(data)
+            if self._head_bytes > MAX_HEAD_BYTES:
+                self._head_long()
+
+    def on_message_begin(self) -> None:
+        if self._answering:
+            self._deaf = True
+            self.cycle.keep_alive = False
+        if not self._deaf:
+            super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        if not self._deaf:
+            super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._deaf:
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        if not self._deaf:
+            self._head_done()
+            super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        if not self._deaf:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        if not self._deaf:
+            super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """In the shape clients parse errors in; never into the middle of an answer."""
+        if self._answering:
+            self._deaf = True
+            if self.cycle.response_started or not self.cycle.more_body:
+                self.cycle.keep_alive = False
+                return
+            self.cycle.disconnected = True  # a body that cannot be read: nobody waits for the rest of it
+            self.cycle.message_event.set()
+        self._refuse(b"400 Bad Request", RequestError(Reason.INVALID_REQUEST, msg))
+
+    @property
+    def _answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _watch_head(self) -> None:
+        self._late = self.loop.call_later(HEAD_S, self._head_late)
+        self._head_bytes = 0
+
+    def _head_done(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+    def _head_late(self) -> None:
+        self._late = None
+        message = f"The request's head took longer than {HEAD_S:g} s to arrive."
+        self._refuse(b"408 Request Timeout", RequestError(Reason.INVALID_REQUEST, message))
+
+    def _head_long(self) -> None:
+        message = f"The request's head is longer than {MAX_HEAD_BYTES} bytes."
+        self._refuse(b"431 Request Header Fields Too Large", RequestError(Reason.INVALID_REQUEST, message))
+
+    def _refuse(self, status: bytes, error: RequestError) -> None:
+        self._head_done()
+        body = error_bytes(error)
+        head = b"HTTP/1.1 %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
+        self.transport.write(head % (status, len(body)) + body)
+        self.transport.close()

@@ -1,0 +1,20 @@
+"""The newest lengths that were told of a class. Pure."""
+
+from dataclasses import dataclass
+
+from gateway.policy.estimate.estimate import Floats
+
+#: An answer with a limit so much longer than that of whoever told the newest lengths is still told by them.
+_ALIKE = 1.25
+
+
+@dataclass(frozen=True, slots=True)
+class Latest:
+    """What was told last of the lengths of a class, by somebody whose limit was `limit_tokens`."""
+
+    lengths: Floats
+    limit_tokens: int
+
+    def tells(self, limit_tokens: float) -> bool:
+        """Whether it says all of an answer with this limit: lengths beyond the teller's own limit are not in it."""
+        return limit_tokens <= _ALIKE * self.limit_tokens or self.lengths[-1] < self.limit_tokens

@@ -1,0 +1,184 @@
+"""What a decode worker does when answers grow beyond what was promised for them. Pure.
+
+The responses are milder and harsher (R-08): the emergency pool absorbs it, fewer are admitted, none is, and when the
+pool would not be enough something that runs has to yield: an answer past its declared budget ends (`length`), one moves
+to the long-context pool, one is preempted, at the price that is counted first (R-24). Nothing waits for the engine to
+fail an allocation and try again.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Response(StrEnum):
+    NONE = "none"
+    POOL = "pool"  # absorbed: admission goes on within its budget
+    THROTTLE = "throttle"  # admit at a lower rate: the share is in the numbers
+    QUEUE = "queue"  # admit nobody until the pool is back
+    CAP = "cap"  # end answers that are past their class's token budget, with finish_reason `length`
+    MOVE = "move"  # hand answers over to the long-context pool
+    PREEMPT = "preempt"  # take KV away, to be recomputed or loaded again
+
+
+#: Responses that take something from a running answer.
+YIELDING = (Response.CAP, Response.MOVE, Response.PREEMPT)
+
+
+@dataclass(frozen=True, slots=True)
+class OverrunPolicy:
+    """Declared per class. `order`: how a running answer of the class may be made to yield, the first that helps first.
+
+    `cap_tokens`: output tokens after which an answer of this class may be ended when KV runs out; None: never.
+    """
+
+    order: tuple[Response, ...] = (Response.MOVE, Response.PREEMPT)
+    cap_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        if any(response not in YIELDING for response in self.order):
+            raise ValueError(f"of a running answer only {', '.join(YIELDING)} can be asked, not {self.order}")
+        if Response.CAP in self.order and self.cap_tokens is None:
+            raise ValueError("a class whose answers may be ended early declares after how many tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A running answer. `computed_tokens`: what a preemption would have to compute again, prompt included."""
+
+    request_id: str
+    klass: str
+    held_blocks: int
+    computed_tokens: int
+    generated_tokens: int
+    kv_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """What yielding costs. 0 bytes/s: there is no such way."""
+
+    prefill_tokens_per_s: float
+    reload_bytes_per_s: float = 0.0  # from a host-memory tier
+    move_bytes_per_s: float = 0.0  # to the long-context pool
+
+
+@dataclass(frozen=True, slots=True)
+class Pressure:
+    """A worker's blocks now. `growth_blocks`: what its running answers gain until the next look."""
+
+    blocks_total: int
+    pool_blocks: int
+    held_blocks: int
+    growth_blocks: int
+    answers: Sequence[Answer] = ()
+    long_pool_free_blocks: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """Shares of the pool: beyond the first, admissions are throttled; beyond the second they stop."""
+
+    throttle_at: float = 0.25
+    queue_at: float = 0.75
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """`numbers` are those behind the decision, for the log and the client: blocks, seconds, tokens, bytes."""
+
+    response: Response
+    request_ids: tuple[str, ...] = ()
+    freed_blocks: int = 0
+    numbers: Mapping[str, float] = field(default_factory=dict)
+
+
+def decide(
+    pressure: Pressure,
+    policies: Mapping[str, OverrunPolicy],
+    prices: Prices,
+    thresholds: Thresholds | None = None,
+) -> Action:
+    """The mildest response that keeps the worker within its blocks. A class without a policy has the default one."""
+    limits = thresholds or Thresholds()
+    wanted = pressure.held_blocks + pressure.growth_blocks - (pressure.blocks_total - pressure.pool_blocks)
+    numbers = {
+        "blocks_total": pressure.blocks_total,
+        "pool_blocks": pressure.pool_blocks,
+        "held_blocks": pressure.held_blocks,
+        "growth_blocks": pressure.growth_blocks,
+        "pool_wanted_blocks": max(0, wanted),
+    }
+    if wanted <= 0:
+        return Action(Response.NONE, numbers=numbers)
+    spent = wanted / pressure.pool_blocks if pressure.pool_blocks else float("inf")
+    if spent > 1.0:
+        return _make_room(pressure, policies, prices, wanted - pressure.pool_blocks, numbers)
+    if spent > limits.queue_at:
+        return Action(Response.QUEUE, numbers=numbers)
+    if spent > limits.throttle_at:
+        # From all to none as the pool goes from the first threshold to the second.
+        share = (limits.queue_at - spent) / (limits.queue_at - limits.throttle_at)
+        return Action(Response.THROTTLE, numbers={**numbers, "admit_share": share})
+    return Action(Response.POOL, numbers=numbers)
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    response: Response
+    cost_s: float
+    numbers: Mapping[str, float]
+
+
+def _make_room(
+    pressure: Pressure,
+    policies: Mapping[str, OverrunPolicy],
+    prices: Prices,
+    shortage: int,
+    numbers: Mapping[str, float],
+) -> Action:
+    """Answers that yield alike: of the mildest response open to any, the cheapest for each block that it frees."""
+    default, free = OverrunPolicy(), pressure.long_pool_free_blocks
+    ways = [(answer, _way(answer, policies.get(answer.klass, default), prices, free)) for answer in pressure.answers]
+    possible = [(answer, way) for answer, way in ways if way is not None]
+    if not possible:
+        return Action(Response.QUEUE, numbers={**numbers, "short_blocks": shortage})
+    response = min((way.response for _, way in possible), key=YIELDING.index)
+    alike = sorted(
+        ((answer, way) for answer, way in possible if way.response is response),
+        key=lambda entry: (entry[1].cost_s / max(1, entry[0].held_blocks), -entry[0].generated_tokens),
+    )
+    chosen: list[tuple[Answer, _Way]] = []
+    for answer, way in alike:
+        if sum(taken.held_blocks for taken, _ in chosen) >= shortage:
+            break
+        if response is not Response.MOVE or answer.held_blocks <= free:
+            free -= answer.held_blocks
+            chosen.append((answer, way))
+    freed = sum(answer.held_blocks for answer, _ in chosen)
+    totals: dict[str, float] = {"short_blocks": shortage, "cost_s": sum(way.cost_s for _, way in chosen)}
+    for _, way in chosen:
+        for name, value in way.numbers.items():
+            totals[name] = totals.get(name, 0.0) + value
+    return Action(response, tuple(answer.request_id for answer, _ in chosen), freed, {**numbers, **totals})
+
+
+def _way(answer: Answer, policy: OverrunPolicy, prices: Prices, free: int) -> _Way | None:
+    """The first way of the class's order that is open to this answer; what the others would cost is told with it."""
+    recompute_s = answer.computed_tokens / prices.prefill_tokens_per_s
+    reload_s = answer.kv_bytes / prices.reload_bytes_per_s if prices.reload_bytes_per_s else float("inf")
+    move_s = answer.kv_bytes / prices.move_bytes_per_s if prices.move_bytes_per_s else float("inf")
+    priced = {"recompute_tokens": float(answer.computed_tokens), "recompute_s": recompute_s}
+    if prices.reload_bytes_per_s:
+        priced |= {"reload_bytes": float(answer.kv_bytes), "reload_s": reload_s}
+    if prices.move_bytes_per_s:
+        priced |= {"move_bytes": float(answer.kv_bytes), "move_s": move_s}
+    for response in policy.order:
+        match response:
+            case Response.CAP if policy.cap_tokens is not None and answer.generated_tokens >= policy.cap_tokens:
+                return _Way(response, 0.0, priced)
+            case Response.MOVE if prices.move_bytes_per_s and answer.held_blocks <= free:
+                return _Way(response, move_s, priced)
+            case Response.PREEMPT:
+                return _Way(response, min(recompute_s, reload_s), priced)
+    return None

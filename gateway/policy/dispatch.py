@@ -1,0 +1,267 @@
+"""Whose turn it is for KV, where it goes, and who is turned away. Pure: fleet and clock are given.
+
+One object of this kind stands behind every gateway and behind every simulation of one: the gateway's desk runs it with
+futures, the simulator in virtual time.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import repeat
+from typing import Any, Generic, Protocol, TypeVar
+
+from gateway.policy.admission import DrainRate, Entry
+from gateway.policy.control.decisions import Decision
+from gateway.policy.control.plan import Plan
+from gateway.policy.estimate import growth_tokens
+from gateway.policy.fairness.claim import Claim
+from gateway.policy.group import Member, place_group
+from gateway.policy.prefix import BlockHashes
+from gateway.policy.rejection import Reject, RejectReason
+from gateway.policy.routing import Fleet, Need, NoRoute, Outlook, Place, Placement, Rules, place
+
+T = TypeVar("T")
+D = TypeVar("D", bound="Placement | TurnedAway")
+
+
+@dataclass(eq=False, slots=True)
+class Bid:
+    """One prompt that wants a place. `avoid` are workers that failed it, `never` those that can never take it.
+
+    `asks` counts how often a worker was asked for it: whoever has been sent back keeps the place in line. `claim` is by
+    what it stands in line; `plan` and `decision`, where there is a controller, what is known of it and its account.
+    `parts`: the prompts of a request that has several, which get their places together; then `need` is that of all and
+    `plan` that of the longest.
+    """
+
+    request_id: str
+    need: Need
+    prefix: BlockHashes
+    arrival: int
+    avoid: set[str] = field(default_factory=set)
+    never: set[str] = field(default_factory=set)
+    asks: int = 0
+    tenant: str = ""
+    priority: int = 0
+    claim: Claim = field(default_factory=Claim)
+    plan: Plan | None = None
+    decision: Decision | None = None
+    parts: tuple["Bid", ...] = ()
+
+    @property
+    def prompts(self) -> "tuple[Bid, ...]":
+        return self.parts or (self,)
+
+    @property
+    def member(self) -> Member:
+        return Member(self.need, self.prefix, self.avoid, self.never)
+
+
+@dataclass(frozen=True, slots=True)
+class Ask(Generic[T]):
+    """A bid in line. `item` is the caller's own."""
+
+    bid: Bid
+    item: T
+
+
+class Line(Protocol[T]):
+    """The order in which bids wait; `FifoQueue` is the plainest."""
+
+    def __len__(self) -> int: ...
+    def arrive(self) -> int: ...
+    def push(self, entry: Entry[Ask[T]]) -> None: ...
+    @property
+    def head(self) -> Entry[Ask[T]] | None: ...
+    @property
+    def last(self) -> Entry[Ask[T]] | None: ...
+    def remove(self, entry: Entry[Ask[T]]) -> bool: ...
+    @property
+    def over_limit(self) -> bool: ...
+    def take(self, entry: Entry[Ask[T]]) -> bool: ...
+    def settle(self, entry: Entry[Any], prompt_tokens: int, output_tokens: int) -> None: ...
+
+
+class Why(StrEnum):
+    NO_ROUTE = "no_route"
+    QUEUE_FULL = "queue_full"
+    QUEUE_TIMEOUT = "queue_timeout"
+    TTFT = "ttft_unreachable"
+    DECODE = "decode_overloaded"
+
+
+_EARLY = {RejectReason.TTFT: Why.TTFT, RejectReason.DECODE: Why.DECODE}
+
+
+@dataclass(frozen=True, slots=True)
+class TurnedAway:
+    """A bid that gets no place, with the numbers behind it: `waiting` others, `waited_s` seconds in line.
+
+    `numbers` are those of an early rejection.
+    """
+
+    why: Why
+    outlook: Outlook
+    waiting: int
+    retry_after_s: float
+    waited_s: float = 0.0
+    numbers: Mapping[str, float] = field(default_factory=dict)
+
+
+#: bid, fleet, how many wait, admissions per second -> why it is refused before anything is computed
+Objection = Callable[[Bid, Fleet, int, float], Reject | None]
+#: bid, fleet, rules, what was decided; for whoever keeps an account
+Decided = Callable[[Bid, Fleet, Rules, "Outlook | TurnedAway"], None]
+
+
+def _no_objection(bid: Bid, fleet: Fleet, waiting: int, admitted_per_s: float) -> Reject | None:
+    return None
+
+
+def _nobody_listens(bid: Bid, fleet: Fleet, rules: Rules, decided: "Outlook | TurnedAway") -> None:
+    pass
+
+
+class Dispatch(Generic[T]):
+    """`fleet` shows what may take a prompt now; `final` tells whether waiting for a way out of a NoRoute is pointless.
+
+    `gone` tells of an item that wants its turn no more, though it is still in line. `objection` is asked of newcomers,
+    `decided` is told of everything but waiting.
+    """
+
+    def __init__(
+        self,
+        line: Line[T],
+        rules: Rules,
+        fleet: Callable[[BlockHashes], Fleet],
+        final: Callable[[NoRoute], bool],
+        clock: Callable[[], float],
+        gone: Callable[[T], bool] = lambda _: False,
+        placing: Place = place,
+        objection: Objection = _no_objection,
+        decided: Decided = _nobody_listens,
+    ) -> None:
+        self._line = line
+        self._rules = rules
+        self._fleet = fleet
+        self._final = final
+        self._clock = clock
+        self._gone = gone
+        self._place = placing
+        self._objection = objection
+        self._decided = decided
+        self._rate = DrainRate()
+
+    def __len__(self) -> int:
+        """How many wait."""
+        return len(self._line)
+
+    def arrive(self) -> int:
+        """The place in line of a newcomer."""
+        return self._line.arrive()
+
+    def outlook(self, bid: Bid) -> Outlook:
+        return self._look(bid)[1]
+
+    def _look(self, bid: Bid) -> tuple[Fleet, Outlook]:
+        fleet = self._fleet(bid.prefix)
+        if bid.parts:
+            return fleet, place_group([each.member for each in bid.parts], self._fleet, self._rules, self._place)
+        return fleet, self._place(bid.need, fleet, self._rules, bid.avoid, bid.never)
+
+    def enter(self, bid: Bid, item: T) -> Placement | TurnedAway | Entry[Ask[T]]:
+        """A place at once if nobody waits, so that nobody is overtaken; else an entry in the line.
+
+        After an entry the caller serves `turns`, then `overflow`.
+        """
+        fleet, outlook = self._look(bid)
+        entry = Entry(bid.arrival, Ask(bid, item))
+        if isinstance(outlook, NoRoute) and self._final(outlook):
+            return self._tell(bid, fleet, self._away(Why.NO_ROUTE, outlook))
+        if not bid.asks and (reject := self._objection(bid, fleet, len(self._line), self._rate.per_s(self._clock()))):
+            return self._tell(bid, fleet, self._rejected(reject, outlook))
+        if isinstance(outlook, Placement) and not len(self._line):
+            self._line.take(entry)
+            return self._tell(bid, fleet, outlook)
+        self._line.push(entry)
+        return entry
+
+    def turns(self) -> Iterator[tuple[Ask[T], Placement | TurnedAway]]:
+        """Everybody at the head of the line who can be served now, one by one.
+
+        The caller takes each place before it asks for the next turn: the view of the fleet must have changed by then.
+        """
+        while entry := self._line.head:
+            ask = entry.item
+            if self._gone(ask.item):
+                self._line.remove(entry)
+                continue
+            fleet, outlook = self._look(ask.bid)
+            if isinstance(outlook, Placement):
+                self._line.take(entry)
+                yield ask, self._tell(ask.bid, fleet, outlook)
+            elif isinstance(outlook, NoRoute) and self._final(outlook):
+                self._line.remove(entry)
+                yield ask, self._tell(ask.bid, fleet, self._away(Why.NO_ROUTE, outlook))
+            else:
+                return
+
+    def overflow(self) -> Iterator[tuple[Ask[T], TurnedAway]]:
+        """More wait than may: the last in line goes. Whoever has had a turn, and was sent back, keeps the place."""
+        while self._line.over_limit and (entry := self._line.last):
+            ask = entry.item
+            if ask.bid.asks:
+                return
+            self._line.remove(entry)
+            fleet, outlook = self._look(ask.bid)
+            yield ask, self._tell(ask.bid, fleet, self._away(Why.QUEUE_FULL, outlook))
+
+    def leave(self, entry: Entry[Ask[T]]) -> bool:
+        """Out of the line; False when it was not in it. The next in line may now have a turn."""
+        return self._line.remove(entry)
+
+    def granted(self) -> None:
+        """A worker has said yes; the basis of `Retry-After`."""
+        self._rate.admitted(self._clock())
+
+    def too_late(self, bid: Bid, waited_s: float, why: Why = Why.QUEUE_TIMEOUT) -> TurnedAway:
+        """What a bid is told whose time in line is over."""
+        fleet, outlook = self._look(bid)
+        return self._tell(bid, fleet, self._away(why, outlook, waited_s))
+
+    def settle(self, bid: Bid, prompt_tokens: int, output_tokens: int) -> None:
+        """It is over, after so many tokens: whoever was charged for more gets the rest back. Twice is harmless."""
+        self._line.settle(Entry(bid.arrival, Ask(bid, None)), prompt_tokens, output_tokens)
+
+    def _tell(self, bid: Bid, fleet: Fleet, decided: D) -> D:
+        also = decided.also if isinstance(decided, Placement) else ()
+        for each, its in zip(bid.prompts, (decided, *also) if also else repeat(decided), strict=False):
+            self._decided(each, fleet, self._rules, its)
+        return decided
+
+    def _rejected(self, reject: Reject, outlook: Outlook) -> TurnedAway:
+        waiting = len(self._line)
+        return TurnedAway(_EARLY[reject.reason], outlook, waiting, reject.retry_after_s, 0.0, reject.numbers)
+
+    def _away(self, why: Why, outlook: Outlook, waited_s: float = 0.0) -> TurnedAway:
+        waiting = len(self._line)
+        return TurnedAway(why, outlook, waiting, self._rate.retry_after_s(waiting, self._clock()), waited_s)
+
+
+def needed(
+    prompt_tokens: int,
+    answers: int,
+    max_tokens: int,
+    *,
+    declared: bool,
+    default_output_tokens: int,
+    window: int,
+    kv_tokens: int,
+) -> Need:
+    """What to reserve for one prompt. An estimate never asks for more than the largest worker's `kv_tokens` hold."""
+    growth = growth_tokens(
+        answers, max_tokens if declared else None, min(default_output_tokens, max_tokens), window, prompt_tokens
+    )
+    if not declared:
+        growth = max(answers, min(growth, kv_tokens - prompt_tokens))
+    return Need(prompt_tokens, growth, answers)

@@ -1,0 +1,55 @@
+"""What is known of a request before it runs, and the classes it belongs to. No prompt text."""
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from enum import StrEnum
+
+#: One class: the labels from the root down. () is everything.
+ClassKey = tuple[str, ...]
+
+
+class FinishedBy(StrEnum):
+    """Why an answer ended."""
+
+    STOP = "stop"
+    LENGTH = "length"  # max_tokens, thinking budget or window
+    CLIENT_LEFT = "client_left"
+    FAILED = "failed"
+
+    @property
+    def censored(self) -> bool:
+        """The answer would have been longer: its length is a lower bound."""
+        return self is not FinishedBy.STOP
+
+    @property
+    def left_early(self) -> bool:
+        """Something outside of the request's own limits ended it."""
+        return self in (FinishedBy.CLIENT_LEFT, FinishedBy.FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """Labels are free text of the operator or client; `task` and `effort` as declared (reasoning_effort)."""
+
+    model: str
+    prompt_tokens: int
+    tenant: str = ""
+    task: str = ""
+    effort: str = ""
+    thinking_budget: int | None = None
+    tools: bool = False
+    structured: bool = False
+
+    @property
+    def kind(self) -> str:
+        """Task, effort and the shape that the request asks of its answer, in one label."""
+        budget = "" if self.thinking_budget is None else f"think<{1 << max(0, self.thinking_budget).bit_length()}"
+        shape = "json" if self.structured else "tools" if self.tools else ""
+        return "/".join(part for part in (self.task, self.effort, budget, shape) if part) or "-"
+
+    def path(self, prompt_edges: tuple[int, ...]) -> tuple[ClassKey, ...]:
+        """Its classes, widest first: all → model → kind → tenant → prompt-length bucket."""
+        bucket = bisect_left(prompt_edges, self.prompt_tokens)
+        prompt = f"prompt≤{prompt_edges[bucket]}" if bucket < len(prompt_edges) else "prompt-long"
+        labels = (self.model, self.kind, self.tenant or "-", prompt)
+        return tuple(labels[:depth] for depth in range(len(labels) + 1))

@@ -1,0 +1,124 @@
+"""One class of requests: its sketch, its detector, and the table made of them."""
+
+from collections import deque
+from typing import Any
+
+import numpy as np
+
+from gateway.policy.estimate.bins import Bins
+from gateway.policy.estimate.drift import Change, Detector
+from gateway.policy.estimate.estimate import LOOKUP, Estimate, Floats
+from gateway.policy.estimate.knobs import Knobs
+from gateway.policy.estimate.posterior import posterior
+from gateway.policy.estimate.sketch import Sketch
+
+#: A class is young while it is worth less than this many times its running answers.
+_GROWN = 2.0
+
+
+class Table:
+    """A distribution over bins, and what is read off it."""
+
+    __slots__ = ("estimate", "mass", "reached")
+
+    def __init__(self, mass: Floats, bins: Bins) -> None:
+        self.mass = mass
+        self.reached = mass.cumsum()
+        at = self.reached.searchsorted(LOOKUP).clip(max=bins.count - 1)
+        self.estimate = Estimate(bins.tokens[at])
+
+    def pit(self, key: int) -> float:
+        """Of a length in bin `key`; an atom counts with its middle."""
+        return min(1.0, float(self.reached[key] - self.mass[key] / 2))
+
+
+class LengthClass:
+    """`worth` is its effective count when the table was made."""
+
+    def __init__(self, bins: Bins, knobs: Knobs, table: Table, now_s: float) -> None:
+        self._bins, self._knobs = bins, knobs
+        self._sketch = Sketch(bins, knobs.half_life_observations, knobs.half_life_s, now_s)
+        self._detector = Detector(knobs.drift.slack, knobs.drift.threshold)
+        self._recent: deque[tuple[int, bool]] = deque(maxlen=knobs.drift.remember)
+        self._quick_left = 0
+        self._pending = 0
+        self._running: Floats | None = None
+        self._built_s = now_s
+        self.table = table
+        self.worth = 0.0
+        self.young = False
+        self.observations = 0
+        self.drifts = 0
+        self.touched_s = now_s
+
+    def adopt(self, knobs: Knobs, now_s: float) -> None:
+        """Other knobs from now on; the table is made anew when it is next asked for."""
+        self._knobs = knobs
+        self._sketch.forget_by(knobs.half_life_observations, knobs.half_life_s, now_s)
+        self._pending = knobs.longest_tokens
+
+    def refresh(self, parent: Floats, now_s: float) -> Table:
+        """The table, made anew when enough came in or enough time has passed."""
+        due = self._pending > self._knobs.refresh_share * self.worth
+        if due or now_s - self._built_s >= self._knobs.refresh_s:
+            strength = self._knobs.shrink_observations
+            self.worth = self._sketch.effective(now_s)
+            ended, cut = self._sketch.weights(now_s)
+            self.young = self._running is not None and self.worth < _GROWN * float(self._running.sum())
+            if self.young and self._running is not None:
+                cut = self._running if cut is None else cut + self._running
+            self.table = Table(posterior(parent, strength, ended, cut), self._bins)
+            self._built_s, self._pending = now_s, 0
+        return self.table
+
+    def add(self, key: int, cut: bool, now_s: float) -> None:
+        quick = self._quick_left > 0
+        self._quick_left -= quick
+        self._sketch.add(key, cut, now_s, 1 / self._knobs.drift.quick_factor if quick else 1.0)
+        self._recent.append((key, cut))
+        self._pending += 1
+        self.observations += 1
+        self.touched_s = now_s
+
+    def run(self, keys: list[int] | None) -> None:
+        """Bins that its running answers have reached; they count as cut there until told anew."""
+        self._running = None if keys is None else np.bincount(keys, minlength=self._bins.count).astype(np.float64)
+
+    def drifted(self, key: int, cut: bool, now_s: float) -> tuple[Change, int] | None:
+        """Judges an observation that was just added against the table from before it; on a drift, forgets."""
+        if self.young or self.worth < self._knobs.drift.after_observations:
+            return None
+        found = self._detector.observe(self.table.pit(key), cut)
+        if found is not None:
+            self.drifts += 1
+            self._forget(found[1], now_s)
+        return found
+
+    def _forget(self, since: int, now_s: float) -> None:
+        """Keeps a trace of the old shape and what came since the change."""
+        self._sketch.shrink_to(self._knobs.drift.keep_observations, now_s)
+        for key, cut in list(self._recent)[-since:]:
+            self._sketch.add(key, cut, now_s)
+        self._quick_left = self._knobs.drift.quick_observations
+        self._pending = self._knobs.longest_tokens
+
+    def document(self, now_s: float) -> dict[str, Any]:
+        return {
+            "sketch": self._sketch.document(now_s),
+            "detector": self._detector.document(),
+            "recent": [[key, cut] for key, cut in self._recent],
+            "quick_left": self._quick_left,
+            "observations": self.observations,
+            "drifts": self.drifts,
+            "idle_s": now_s - self.touched_s,
+        }
+
+    def load(self, document: dict[str, Any], now_s: float) -> None:
+        self._sketch.load(document["sketch"])
+        self._detector.load(document["detector"])
+        self._recent.extend((int(key), bool(cut)) for key, cut in document["recent"])
+        self._quick_left = int(document["quick_left"])
+        self.observations = int(document["observations"])
+        self.drifts = int(document["drifts"])
+        self.touched_s = now_s - float(document["idle_s"])
+        self._pending = self._knobs.longest_tokens

@@ -1,0 +1,222 @@
+"""Fluid roles: every worker may prefill and decode, and each request gets the way that suits the fleet now. Pure."""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from gateway.policy.roles.book import Book
+from gateway.policy.roles.demand import Demand, haste_of
+from gateway.policy.roles.knobs import Aims, Knobs
+from gateway.policy.roles.law import StepLaw, Steps
+from gateway.policy.roles.split import best
+from gateway.policy.routing import (
+    DecodeCandidate,
+    Fleet,
+    Need,
+    NoRoute,
+    Outlook,
+    Path,
+    Placement,
+    PrefillCandidate,
+    Rules,
+    Wait,
+    able_to_decode,
+)
+from proto.worker import Role
+
+#: How much the worst of several loads counts more than the others when ways are compared.
+_SHARPNESS = 4
+#: What a step may hold beside the answers and one prompt's chunk.
+_SPARE_TOKENS = 16
+
+
+@dataclass(slots=True)
+class _Trip:
+    """One request as the books have it."""
+
+    decode: str
+    prefill: str
+    uncached_tokens: int
+    context_tokens: float
+    output_tokens: float
+    prefilled: bool = False
+    decoding: bool = False
+
+    @property
+    def handed(self) -> bool:
+        return self.prefill != self.decode
+
+
+class Fluid:
+    """Decides for each prompt who computes it, who decodes it, and whether it is handed off; how many workers lean to
+    prefill; and how many prompt tokens each may compute in a step.
+
+    The driver tells what happens to a request under a key of its own (`taken`, `prefilled`, `moved`, `ended`; any of
+    them twice does no harm), what a worker's engine did (`stepped`), and sets `budget` and `chunk_tokens` where the engine
+    takes them. `place` has the form of `routing.place` and changes nothing but, now and then, who leans.
+    """
+
+    def __init__(self, aims: Aims, clock: Callable[[], float], knobs: Knobs | None = None) -> None:
+        self.aims = aims
+        self.knobs = knobs or Knobs()
+        self.law = StepLaw()
+        self.leaning: set[str] = set()
+        self._clock = clock
+        self._demand = Demand(self.knobs.memory_s)
+        self._books: dict[str, Book] = {}
+        self._trips: dict[str, _Trip] = {}
+        self._looked_s = 0.0
+
+    def book(self, worker_id: str) -> Book:
+        return self._books.setdefault(worker_id, Book())
+
+    # what happens
+
+    def taken(self, key: str, placement: Placement, need: Need, cached_tokens: int = 0) -> None:
+        """A worker has promised KV. `cached_tokens`: found where the prompt is computed."""
+        self.ended(key)
+        uncached = max(1, need.prompt_tokens - cached_tokens)
+        output, context = _output(need), _context(need)
+        trip = _Trip(placement.worker_id, placement.prefill_id or placement.worker_id, uncached, context, output)
+        self._trips[key] = trip
+        self._demand.arrived(self._clock(), need.prompt_tokens, uncached, output)
+        self.book(trip.prefill).backlog_tokens += uncached
+        self.book(trip.decode).enter(context, output, handed=trip.handed)
+
+    def prefilled(self, key: str) -> None:
+        """Its first token is there."""
+        trip = self._trips.get(key)
+        if trip is None or trip.prefilled:
+            return
+        trip.prefilled = True
+        self.book(trip.prefill).backlog_tokens -= trip.uncached_tokens
+        if not trip.handed:
+            self._decodes(trip)
+
+    def moved(self, key: str) -> None:
+        """It decodes where it was handed to."""
+        self.prefilled(key)
+        trip = self._trips.get(key)
+        if trip is not None and not trip.decoding:
+            self._decodes(trip)
+
+    def ended(self, key: str) -> None:
+        """However it ended."""
+        trip = self._trips.pop(key, None)
+        if trip is None:
+            return
+        if not trip.prefilled:
+            self.book(trip.prefill).backlog_tokens -= trip.uncached_tokens
+        book = self.book(trip.decode)
+        book.leave(trip.context_tokens, trip.output_tokens, handed=trip.handed, decoding=trip.decoding)
+
+    def stepped(self, worker_id: str, steps: Steps) -> None:
+        self.law.learn(steps)
+        self.book(worker_id).stepped(steps, self.aims, self.knobs)
+
+    def _decodes(self, trip: _Trip) -> None:
+        trip.decoding = True
+        book = self.book(trip.decode)
+        book.answers += 1
+        book.coming -= 1
+
+    # what to do
+
+    def chunk_tokens(self, worker_id: str) -> int:
+        """The most prompt tokens that the worker may compute in a step."""
+        return self.book(worker_id).chunk_tokens(self.law, self.aims, self.knobs)
+
+    def budget(self, worker_id: str) -> int:
+        """Tokens of all kinds in a step: the chunk, the answers, and a few to spare: where a prompt takes all that there
+        is, an engine does not even begin to load what was handed to it."""
+        return self.book(worker_id).promised + self.chunk_tokens(worker_id) + _SPARE_TOKENS
+
+    def place(
+        self, need: Need, fleet: Fleet, rules: Rules, avoid: Collection[str] = (), never: Collection[str] = ()
+    ) -> Outlook:
+        """The way with the least load: time to the first token, step and KV, each against its aim.
+
+        Answers go to workers that lean to prefill only while no other has KV for them; there they stay.
+        """
+        fitting = able_to_decode(need, fleet, rules, never)
+        if isinstance(fitting, Wait | NoRoute):
+            return fitting
+        self._look(fleet)
+        fitting = [one for one in fitting if one.worker_id not in avoid] or fitting
+        roomy = [d for d in fitting if d.worker_id not in self.leaning and self._held(d, need) <= 1]
+        return min(self._ways(need, fleet, roomy or fitting), key=lambda way: way[:2])[2]
+
+    def _ways(
+        self, need: Need, fleet: Fleet, decoders: Sequence[DecodeCandidate]
+    ) -> list[tuple[float, str, Placement]]:
+        found = []
+        for one in decoders:
+            uncached = max(1, need.prompt_tokens - one.cached_tokens)
+            total = self._decode_load(one, need, uncached) + self._prefill_load(one.worker_id, uncached)
+            path = Path.COLOCATED if one.role is Role.BOTH else Path.LOCAL
+            found.append((total, one.worker_id, Placement(one.worker_id, path, "fluid")))
+        if not (fleet.dedicated or self.leaning):
+            return found  # nobody computes for others
+        loads = {one.worker_id: self._decode_load(one, need) for one in decoders}
+        least = min(decoders, key=lambda one: (loads[one.worker_id], one.worker_id))
+        late = self.knobs.handoff_steps * haste_of(_output(need))
+        for other in self._prefillers(fleet, least):
+            total = loads[least.worker_id] + late**_SHARPNESS + self._prefill_load(other.worker_id, need.prompt_tokens)
+            way = Placement(least.worker_id, Path.REMOTE, "fluid", prefill_id=other.worker_id)
+            found.append((total, other.worker_id, way))
+        return found
+
+    def _prefillers(self, fleet: Fleet, decode: DecodeCandidate) -> list[PrefillCandidate]:
+        partners = fleet.partners(decode.worker_id)
+        return [one for one in partners if one.role is Role.PREFILL or one.worker_id in self.leaning]
+
+    def _held(self, one: DecodeCandidate, need: Need) -> float:
+        """The share of its KV that the worker's answers would hold."""
+        return (self.book(one.worker_id).context_tokens + _context(need)) / (self.knobs.kv_share * _kv_tokens(one))
+
+    def _decode_load(self, one: DecodeCandidate, need: Need, prompt_tokens: int = 0) -> float:
+        """With the answer, and with so many prompt tokens more: their chunks make the steps of its answers longer."""
+        book = self.book(one.worker_id)
+        chunk = min(book.backlog_tokens + prompt_tokens, self.chunk_tokens(one.worker_id)) if book.answers else 0
+        step_s = self.law.step_s(book.promised + 1, book.context_tokens + _context(need), chunk)
+        step = step_s / (self.knobs.tpot_share * self.aims.tpot_s)
+        return float(step**_SHARPNESS + self._held(one, need) ** _SHARPNESS)
+
+    def _prefill_load(self, worker_id: str, tokens: int) -> float:
+        seconds = self.book(worker_id).first_token_s(tokens, self.law, self.aims, self.knobs)
+        return float((seconds / (self.knobs.ttft_share * self.aims.ttft_s)) ** _SHARPNESS)
+
+    def _look(self, fleet: Fleet) -> None:
+        """Who leans from now on: those with the least to decode."""
+        now_s = self._clock()
+        if now_s < self._looked_s or not self.knobs.leans:
+            return
+        self._looked_s = now_s + self.knobs.every_s
+        prefills = {one.worker_id for one in fleet.prefills}
+        fluid = [d for d in fleet.decodes if d.role is Role.BOTH and d.worker_id in prefills]
+        self.leaning &= {one.worker_id for one in fluid}
+        decode = len(fleet.decodes) - len(fluid)
+        prefill = sum(p.role is Role.PREFILL for p in fleet.prefills)
+        kv = sum(map(_kv_tokens, fleet.decodes)) / len(fleet.decodes)
+        load = self._demand.load(now_s)
+        wanted = best(load, self.law, len(fluid), prefill, decode, kv, self.aims, self.knobs, len(self.leaning))
+        by_answers = sorted(fluid, key=lambda d: (self.book(d.worker_id).context_tokens, d.worker_id))
+        for one in by_answers:
+            if len(self.leaning) < wanted:
+                self.leaning.add(one.worker_id)
+        for one in reversed(by_answers):
+            if len(self.leaning) > wanted:
+                self.leaning.discard(one.worker_id)
+
+
+def _output(need: Need) -> float:
+    """Expected tokens of the answer."""
+    return float(max(1, need.likely_tokens or need.growth_tokens))
+
+
+def _context(need: Need) -> float:
+    """KV that it holds, on the mean over its life."""
+    return need.prompt_tokens + _output(need) / 2
+
+
+def _kv_tokens(one: DecodeCandidate) -> int:
+    return one.kv_tokens or one.blocks_total * one.block_size_tokens

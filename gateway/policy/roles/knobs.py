@@ -1,0 +1,41 @@
+"""The frozen settings of the role policy, and what it is asked to keep. Nothing here is set per traffic."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Aims:
+    """The limits that good answers keep: time to the first token, and mean time of each later one."""
+
+    ttft_s: float
+    tpot_s: float
+
+    def __post_init__(self) -> None:
+        if not (self.ttft_s > 0 and self.tpot_s > 0):
+            raise ValueError("aims are times above 0")
+
+
+@dataclass(frozen=True, slots=True)
+class Knobs:
+    """`tpot_share`, `ttft_share`, `kv_share`: how much of a limit, and of a worker's KV, the policy plans to use; the
+    rest is for what differs from the mean. `credit_share`: the part of an answer over which a worker may spend what its
+    answers have saved. `handoff_steps`: what a hand-off takes of an answer's time, in steps of the worker that receives it.
+    `largest_chunk_tokens`, `smallest_chunk_tokens` bound the prompt tokens of one step.
+
+    `leans` False: nobody ever leans to prefill, so nothing is handed off between fluid workers. `every_s`: how often the split
+    is looked at; `gain`: how much more traffic another split must carry to be taken; `memory_s`: over how long the demand is
+    averaged. `look_s`: how often a worker with prompts in hand is told its budget.
+    """
+
+    tpot_share: float = 0.9
+    ttft_share: float = 0.6
+    kv_share: float = 0.9
+    credit_share: float = 1.0
+    handoff_steps: float = 2.7
+    leans: bool = True
+    largest_chunk_tokens: int = 2048
+    smallest_chunk_tokens: int = 64
+    every_s: float = 1.0
+    gain: float = 0.1
+    memory_s: float = 20.0
+    look_s: float = 0.1

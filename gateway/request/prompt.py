@@ -1,0 +1,247 @@
+"""One prompt of a request, from the queue to the last token of its answers."""
+
+import asyncio
+from collections.abc import Iterator
+from functools import partial
+
+from gateway.policy.control.plan import Plan
+from gateway.policy.dispatch import Bid
+from gateway.policy.estimate import FinishedBy
+from gateway.policy.prefix import PrefixKey
+from gateway.policy.retry import Budget, Next, after_decode_failure, after_expiry, after_prefill_failure
+from gateway.policy.routing import Path
+from gateway.request.answering import Answering
+from gateway.request.errors import Reason
+from gateway.request.failures import LegFailure
+from gateway.request.holds import ReservationHold, TicketHold
+from gateway.request.job import Job
+from gateway.request.legs import Leg, Mode, answer_limit
+from gateway.request.merge import Merge, Origin
+from gateway.request.overruns import Growing
+from gateway.request.phase import Phase
+from gateway.request.prefills import Prefills
+from proto.fault import FaultKind
+from proto.work import FinishReason
+
+_ENDINGS = {FinishReason.STOP: FinishedBy.STOP, FinishReason.LENGTH: FinishedBy.LENGTH}
+
+
+class PromptRun:
+    def __init__(self, job: Job, prompt: int, plan: Plan) -> None:
+        intent = job.intent
+        self._plan = plan
+        self._job = job
+        self._prompt = prompt
+        self._tokens = intent.prompts[prompt]
+        self._origin = Origin()
+        self._limit = answer_limit(intent, prompt, job.cluster.window)
+        self.merges = [
+            Merge(prompt * intent.n + answer, self._limit, intent.sampling.logprobs is not None, self._origin)
+            for answer in range(intent.n)
+        ]
+        self._prefix = PrefixKey(self._tokens, intent.cache_salt)
+        self._budget = Budget()
+        self._avoid: set[str] = set()  # prefill workers whose KV did not arrive
+        self._prefills = Prefills(job, prompt, self.merges[0], self._prefix, self._avoid)
+        self._legs = 0
+        self._answering: Answering | None = None
+
+    def queue(self) -> Bid:
+        """What it asks for a place with; to be called once."""
+        job, intent, plan = self._job, self._job.intent, self._plan
+        bid = Bid(
+            intent.request_id,
+            plan.need,
+            self._prefix,
+            job.desk.arrive(),
+            tenant=intent.tenant,
+            priority=intent.priority,
+            plan=plan,
+        )
+        job.desk.controller.open(bid)
+        job.enter(self._prompt, Phase.QUEUED)
+        return bid
+
+    async def run(self, bid: Bid, place: ReservationHold) -> None:
+        """From its place on. Returns when every answer has ended; raises RequestError. Holds nothing afterwards."""
+        job = self._job
+        cut_by = FinishedBy.FAILED
+        try:
+            await self._hold(place, bid)
+            while not self._complete:
+                await self._hold(await job.desk.reserve(bid, job.intent.wait_until_s), bid)
+        except asyncio.CancelledError:
+            cut_by = FinishedBy.CLIENT_LEFT
+            raise
+        finally:
+            self._account(bid, cut_by)
+        job.leave(self._prompt)
+
+    async def _hold(self, place: ReservationHold, bid: Bid) -> None:
+        with place as hold:
+            self._reserved(hold)
+            await self._on_reservation(hold, bid)
+
+    @property
+    def came(self) -> tuple[int, int]:
+        """Tokens of the prompt and of its answers that were of use to somebody."""
+        answers = sum(len(merge.tokens) for merge in self.merges)
+        return (len(self._tokens) if answers else 0), answers
+
+    def _account(self, bid: Bid, cut_by: FinishedBy) -> None:
+        """Tells the policy how long the answers became, those that were cut with what had come of them."""
+        job = self._job
+        for merge in self.merges:
+            tokens = len(merge.tokens)
+            job.record.longest_tokens = max(job.record.longest_tokens, tokens)
+            ended = _ENDINGS.get(merge.finish) if merge.finish else FinishedBy.STOP if merge.ended else None
+            job.desk.controller.answered(bid, tokens, ended or cut_by)
+
+    def stop(self, answer: int) -> None:
+        """The text layer is done with one answer."""
+        self.merges[answer].stop()
+        if self._complete and not self._prefills.enough.done():
+            self._prefills.enough.set_result(None)
+        if self._answering is not None:
+            self._answering.stop(answer)
+
+    def growing(self) -> Iterator[Growing]:
+        """Those of its answers that a decode worker produces now."""
+        if self._answering is None:
+            return
+        klass = self._plan.klass.name
+        for answer, merge in enumerate(self.merges):
+            if merge.tokens and not merge.ended:
+                name = f"{self._job.intent.request_id}-{self._prompt}-{answer}"
+                cap = partial(self._cap, answer)
+                came, features = len(merge.tokens), self._plan.features
+                yield Growing(name, self._answering.worker_id, klass, len(self._tokens), came, features, cap)
+
+    def _cap(self, answer: int) -> None:
+        """The policy ends one answer with what it has."""
+        piece = self.merges[answer].cap()
+        if piece is not None:
+            self._job.record.capped += 1
+            self._job.push(piece)
+            if self._answering is not None:
+                self._answering.stop(answer)
+
+    @property
+    def _complete(self) -> bool:
+        return all(merge.ended for merge in self.merges)
+
+    def _reserved(self, hold: ReservationHold) -> None:
+        record = self._job.record
+        record.decode_worker = hold.worker.worker_id
+        record.reserved_blocks += hold.reservation.blocks
+        self._say_path(hold.path, hold.path_reason)
+        self._job.enter(self._prompt, Phase.RESERVED)
+
+    def _say_path(self, path: Path, reason: str) -> None:
+        self._job.record.path = path.value
+        self._job.record.path_reason = reason
+
+    def _leg(self, hold: ReservationHold) -> Leg:
+        self._legs += 1
+        return Leg(
+            intent=self._job.intent,
+            prompt=self._prompt,
+            work_id=f"{self._job.intent.request_id}-{self._prompt}-{self._legs}",
+            window=hold.worker.info.max_model_len,
+            carried=tuple(self.merges[0].tokens) if self._job.intent.n == 1 else (),
+        )
+
+    async def _on_reservation(self, hold: ReservationHold, bid: Bid) -> None:
+        """Attempts under one reservation: KV that did not arrive leaves it good for another try."""
+        while not self._complete:
+            try:
+                return await self._attempt(hold)
+            except LegFailure as failure:
+                self._judge_decode(failure, bid)
+                if not failure.of_the_way:
+                    return
+                self._job.enter(self._prompt, Phase.RESERVED)
+
+    async def _attempt(self, hold: ReservationHold) -> None:
+        """From the reservation to the end. LegFailure is a decode leg that failed."""
+        failed: set[str] = set()
+        path = hold.path
+        while path is Path.REMOTE:
+            try:
+                ready = await self._prefills.run(hold, self._leg(hold), failed)
+            except LegFailure as failure:
+                if failure.phase is not Phase.PREFILLING:
+                    raise
+                path = self._judge_prefill(failure, hold, failed)
+                continue
+            if ready is None:
+                return
+            with ready as prefilled:
+                if self._complete:
+                    return
+                if self._dispatchable(prefilled.held):
+                    return await self._decode(hold, prefilled.mode, prefilled.held)
+        await self._decode(hold, Mode.LOCAL, None)
+
+    def _dispatchable(self, ticket: TicketHold | None) -> bool:
+        """Whether there is lease enough left to hand off; else the prompt is prefilled again (B-31)."""
+        assert ticket is not None  # a prefill without one has ended the answer or failed
+        job = self._job
+        job.enter(self._prompt, Phase.HANDED_OFF)
+        if ticket.usable(job.config.routing.lease_margin_s):
+            return True
+        age_s = ticket.age_s
+        job.observer.ticket_expired(job.record, ticket.worker.worker_id, age_s)
+        if after_expiry(self._budget) is Next.GIVE_UP:
+            message = f"the ticket of {ticket.worker.worker_id} was {age_s:.1f} s old, too old to hand off"
+            raise LegFailure(Phase.HANDED_OFF, Reason.HANDOFF_FAILED, message, ticket.worker.worker_id).error()
+        self._budget = self._budget.after_expiry()
+        job.enter(self._prompt, Phase.RESERVED)
+        return False
+
+    async def _decode(self, hold: ReservationHold, mode: Mode, ticket: TicketHold | None) -> None:
+        self._job.enter(self._prompt, Phase.DECODING)
+        leg = self._leg(hold)
+        self._answering = Answering(self._job, self.merges, hold, ticket, self._prefix)
+        try:
+            with self._job.desk.overruns.watching(self):
+                await self._answering.run(leg, mode)
+        finally:
+            self._answering = None
+
+    def _judge_prefill(self, failure: LegFailure, hold: ReservationHold, failed: set[str]) -> Path:
+        """The one retry of a failed prefill, by policy; raises when there is none."""
+        if failure.worker_id:
+            failed.add(failure.worker_id)
+        if failure.fault is not None and failure.fault.kind is FaultKind.HANDOFF_MISSING:
+            self._job.observer.handoff_missing(self._job.record, failure.worker_id)
+        fleet = self._job.cluster.fleet(self._prefix)
+        another = any(one.worker_id not in failed for one in fleet.partners(hold.worker.worker_id))
+        policy = self._job.config.routing.on_prefill_failure
+        following = after_prefill_failure(policy, self._budget, failure.retryable, another)
+        if following is Next.GIVE_UP:
+            raise failure.error()
+        self._budget = self._budget.after_prefill()
+        self._retried(failure)
+        self._job.enter(self._prompt, Phase.RESERVED)
+        if following is Next.LOCAL:
+            self._say_path(Path.LOCAL, "prefill_failed")
+            return Path.LOCAL
+        return Path.REMOTE
+
+    def _judge_decode(self, failure: LegFailure, bid: Bid) -> None:
+        """A decode leg that failed before its first token may be tried once more, from the reservation on."""
+        following = after_decode_failure(self._budget, failure.retryable, failure.tokens)
+        if following is Next.GIVE_UP:
+            raise failure.error()
+        self._budget = self._budget.after_decode()
+        if failure.of_the_way or failure.reason is Reason.FIRST_TOKEN_TIMEOUT:
+            self._avoid.add(self._job.record.prefill_worker)
+        if not failure.of_the_way and not failure.place_lost:
+            bid.avoid.add(failure.worker_id)
+        self._retried(failure)
+
+    def _retried(self, failure: LegFailure) -> None:
+        job = self._job
+        job.record.retries += 1
+        job.observer.retried(job.record, failure.phase, failure.reason, failure.message)

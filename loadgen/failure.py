@@ -1,0 +1,5 @@
+"""The one error a user sees: a single line that names the cause and, where there is one, the fix."""
+
+
+class LoadgenError(Exception):
+    """Ends a command with one line on stderr and exit code 2."""

@@ -1,0 +1,1 @@
+"""Which layout of a number of GPUs serves given traffic within given limits, and what limits it."""

@@ -1,0 +1,42 @@
+"""Runs a plan for a person: progress on stderr, the plan on stdout, files in a folder."""
+
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from loadgen.plan.crew import Crew
+from loadgen.plan.files import write_plan
+from loadgen.plan.plan import Planned, make_plan
+from loadgen.plan.show import show_plan
+from loadgen.plan.words import Words, asked
+
+#: Of tables, where no terminal sets a width.
+_WIDTH = 150
+
+
+def run_plan(words: Words, jobs: int, budget_s: float | None, out: Path, quiet: bool) -> Planned:
+    """Raises LoadgenError."""
+    question = asked(words)
+    errors = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn())
+    with Crew(jobs, budget_s) as crew, Progress(*columns, console=errors, disable=quiet) as progress:
+        planned = make_plan(question, crew, _Watch(progress))
+    console = Console() if Console().is_terminal else Console(width=_WIDTH)
+    show_plan(planned, console)
+    for line in write_plan(planned, out):
+        console.print(line, highlight=False, soft_wrap=True)
+    return planned
+
+
+class _Watch:
+    """One bar a stage."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._tasks: dict[str, TaskID] = {}
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        if stage not in self._tasks:
+            self._tasks[stage] = self._progress.add_task(stage, total=total)
+        self._progress.update(self._tasks[stage], completed=done, total=total)

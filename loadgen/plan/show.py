@@ -1,0 +1,156 @@
+"""A plan on the terminal."""
+
+from math import isfinite
+
+from rich.console import Console
+from rich.table import Table
+
+from loadgen.plan.candidate import Candidate
+from loadgen.plan.document import costs
+from loadgen.plan.plan import Planned
+from loadgen.plan.ranking import Row, pareto
+
+_ROWS = 12
+
+
+def show_plan(planned: Planned, console: Console) -> None:
+    question = planned.asked.question
+    console.print(f"[bold]{planned.verdict}[/bold]")
+    if planned.incomplete:
+        console.print(f"[yellow]Cut short ({planned.incomplete}): what there is, is below.[/yellow]")
+    console.print(_ranking(planned))
+    rest = len(planned.rows) - _ROWS
+    stages = ", ".join(f"{count} {name}" for name, count in planned.stages().items() if count)
+    console.print(f"{len(planned.standings)} layouts: {stages}" + (f"; {rest} more in the JSON" if rest > 0 else ""))
+    for each in planned.dominated:
+        console.print(f"· {each}", highlight=False)
+    for candidate, found in planned.bottlenecks:
+        where = f" ({found.where})" if found.where else ""
+        console.print(f"\n[bold]{candidate.label}[/bold]: limited by [bold]{found.resource.value}[/bold]{where}")
+        console.print(f"  at {found.rate:.4g}/s {found.evidence}", highlight=False)
+    _running(planned, console)
+    _what_ifs(planned, console)
+    _worth(planned, console)
+    _pareto(planned, console)
+    cut = sum(row.cut for row in planned.rows)
+    console.print(
+        f"\nFigures of a model. Answers of declared length; runs of several residences of {question.residence_s:.3g} s, "
+        f"requests of the fill-up and of the end not judged; {cut} of {sum(r.judged for r in planned.rows)} judged were "
+        "cut at the client's time-out and count as bad. "
+        f"{planned.simulations} simulations, {planned.wall_s:.0f} s.",
+        highlight=False,
+    )
+
+
+def _ranking(planned: Planned) -> Table:
+    table = Table(box=None)
+    goals = sorted(planned.asked.question.goals)
+    for name in ("", "layout", *(f"{goal:.0%} /s/GPU" for goal in goals), "95 %", "of bound", "bound by", "behind"):
+        table.add_column(name, justify="left" if name == "layout" else "right", no_wrap=name != "layout")
+    table.add_column("GPU·h/1k good", justify="right")
+    priced = bool(planned.asked.prices)
+    if priced:
+        table.add_column("price/1k good", justify="right")
+    for row in planned.rows[:_ROWS]:
+        cost = costs(row, planned)
+        cells = [str(row.place), row.candidate.label]
+        cells += [_number(row.rates.get(goal), row.candidate.gpus) for goal in goals]
+        cells += [_interval(row), f"{row.share_of_bound:.0%}", row.bound_by, _behind(row)]
+        cells.append(f"{cost['gpu_hours_per_1000_good']:.3g}")
+        if priced:
+            money = cost["price_per_1000_good"]
+            cells.append("–" if money is None else f"{money:.3g}")
+        table.add_row(*cells)
+    return table
+
+
+def _number(rate: float | None, gpus: int) -> str:
+    return "–" if rate is None else f"{rate / gpus:.3g}"
+
+
+def _interval(row: Row) -> str:
+    spread = row.intervals[row.goal]
+    if not isfinite(spread.low):
+        return "one run"
+    return f"{max(0.0, spread.low) / row.candidate.gpus:.3g}–{spread.high / row.candidate.gpus:.3g}"
+
+
+def _behind(row: Row) -> str:
+    if row.behind is None:
+        return ""
+    if row.behind_95 is not None and not isfinite(row.behind_95.low):
+        return f"{row.behind:.1%}, by a shorter look"
+    return f"{row.behind:.1%}" + (", no difference shown" if row.tied else "")
+
+
+def _running(planned: Planned, console: Console) -> None:
+    if planned.asked.running is None:
+        return
+    row = planned.running
+    if row is None:
+        console.print("\nThe running layout does not hold the limits at any rate that was tried.")
+    elif row is planned.winner:
+        console.print("\nThe running layout is the best one found.")
+    else:
+        console.print(f"\nRunning now: {row.candidate.label}, place {row.place}, {_behind(row)} behind. To change:")
+        console.print(_difference(row.candidate, planned.winner.candidate), highlight=False)
+
+
+def _difference(old: Candidate, new: Candidate) -> str:
+    before = {part.role: part for part in old.parts}
+    after = {part.role: part for part in new.parts}
+    lines = []
+    for role in dict.fromkeys([*before, *after]):
+        a, b = before.get(role), after.get(role)
+        if a != b:
+            was = f"{a.workers} x {a.engine.degrees}/{a.engine.tokens}" if a else "none"
+            now = f"{b.workers} x {b.engine.degrees}/{b.engine.tokens}" if b else "none"
+            lines.append(f"  {role.value}: {was} -> {now}")
+    if old.local_below != new.local_below:
+        lines.append(f"  local prefill below: {old.local_below} -> {new.local_below} tokens")
+    return "\n".join(lines)
+
+
+def _what_ifs(planned: Planned, console: Console) -> None:
+    for answered in planned.answered:
+        winner = answered.winner
+        if winner is None or winner.after is None:
+            console.print(f"\nWhat if {answered.what_if.words}: none of the best layouts holds the limits.")
+            continue
+        old = max(c.before for c in answered.changed)
+        same = winner.candidate == answered.winner_before
+        console.print(
+            f"\nWhat if {answered.what_if.words}: "
+            + ("the same layout wins" if same else f"{winner.candidate.label} wins")
+            + f", {winner.after / old:.2f} of the rate before ({answered.what_if.remark or 'as asked'})"
+        )
+        for each in answered.changed:
+            now = "cannot serve" if each.after is None else f"{each.after:.4g}/s"
+            console.print(f"  {each.candidate.label}: {each.before:.4g}/s -> {now}", highlight=False)
+
+
+def _worth(planned: Planned, console: Console) -> None:
+    if not planned.worth:
+        return
+    table = Table(box=None, title="What more would be worth to the winner", title_justify="left")
+    for name in ("", "requests/s", "of its rate", "95 %", ""):
+        table.add_column(name, justify="left" if not name else "right")
+    for each in planned.worth:
+        low, high = each.share_95.low, each.share_95.high
+        spread = f"{low:+.1%} to {high:+.1%}" if isfinite(low) else "one run"
+        word = "" if each.shown else "no difference shown"
+        table.add_row(each.what, f"{each.gain:+.3g}", f"{each.share:+.1%}", spread, word)
+    console.print()
+    console.print(table)
+
+
+def _pareto(planned: Planned, console: Console) -> None:
+    table = Table(box=None, title="Pareto: nobody is better at all of these", title_justify="left")
+    for name in ("layout", "/s/GPU", "TTFT p99 ms", "TPOT p99 ms"):
+        table.add_column(name, justify="left" if name == "layout" else "right")
+    for row in sorted(pareto(planned.rows), key=lambda r: -r.rate)[:_ROWS]:
+        ttft = "–" if row.ttft_p99_ms is None else f"{row.ttft_p99_ms:.0f}"
+        tpot = "–" if row.tpot_p99_ms is None else f"{row.tpot_p99_ms:.1f}"
+        table.add_row(row.candidate.label, f"{row.rate / row.candidate.gpus:.3g}", ttft, tpot)
+    console.print()
+    console.print(table)

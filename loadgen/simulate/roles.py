@@ -1,0 +1,53 @@
+"""Between the simulated fleet and the role policy: what happened, and what the engines shall do."""
+
+from dataclasses import fields
+from operator import sub
+from typing import TYPE_CHECKING
+
+from engine.simulated.totals import StepTotals
+from gateway.policy.roles import Fluid, Steps
+from gateway.policy.routing import Need, Placement
+from loadgen.simulate.worker import SimWorker
+
+if TYPE_CHECKING:
+    from loadgen.simulate.fleet import SimFleet
+
+_FIELDS = tuple(field.name for field in fields(StepTotals))
+_NOTHING = (0,) * len(_FIELDS)
+
+
+class Roles:
+    """Workers with prompts in hand are looked at every `look_s`, and whenever they get another one."""
+
+    def __init__(self, fleet: "SimFleet", policy: Fluid) -> None:
+        self._fleet = fleet
+        self.policy = policy
+        self._seen: dict[tuple[str, int], tuple[float, ...]] = {}
+        self._looking = False
+
+    def taken(self, key: str, placement: Placement, need: Need, cached_tokens: int) -> None:
+        self.policy.taken(key, placement, need, cached_tokens)
+        if not self._looking:
+            self._looking = True
+            self._look_later()
+
+    def attend(self, worker: SimWorker) -> None:
+        """Reads the worker's steps and sets its budget."""
+        engine = self._fleet.settled(worker)
+        totals = tuple(getattr(engine.totals, name) for name in _FIELDS)
+        key, policy = (worker.name, worker.epoch), self.policy
+        before = self._seen.get(key, _NOTHING)
+        self._seen[key] = totals
+        policy.stepped(worker.name, Steps(*map(sub, totals, before)))
+        self._fleet.engines.limit_step(worker.name, policy.budget(worker.name), policy.chunk_tokens(worker.name))
+
+    def _look_later(self) -> None:
+        self._fleet.engines.at(self._fleet.now_s + self.policy.knobs.look_s, self._look)
+
+    def _look(self) -> None:
+        busy = [w for w in self._fleet.workers.values() if self.policy.book(w.name).backlog_tokens]
+        for worker in busy:
+            self.attend(worker)
+        self._looking = bool(busy)
+        if busy:
+            self._look_later()

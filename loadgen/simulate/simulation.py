@@ -1,0 +1,191 @@
+"""One schedule through one layout, in virtual time."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+from gateway.request.errors import Reason, RequestError
+from loadgen.client.telemetry import Telemetry
+from loadgen.result import Result
+from loadgen.schedule import Schedule
+from loadgen.simulate.changes import Addition, Change, Failure, RoleChange
+from loadgen.simulate.clients import Clients
+from loadgen.simulate.desk import Desk
+from loadgen.simulate.fleet import SimFleet
+from loadgen.simulate.flight import Flight
+from loadgen.simulate.ground import Ground
+from loadgen.simulate.layout import Layout
+from loadgen.simulate.legs import Legs
+from loadgen.simulate.meter import Meter
+from loadgen.simulate.worker import SimWorker
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFigures:
+    """What one worker did. Shares are means over the run; `busy` is the share of time in steps.
+
+    Counters are those of the worker's last epoch: a failure takes the earlier ones with it.
+    """
+
+    name: str
+    role: str
+    gpus: int
+    busy: float
+    kv_used: float
+    kv_stranded: float
+    preemptions: int
+    recomputed_tokens: int
+    generated_tokens: int
+    prompt_tokens: int
+    cached_prompt_tokens: int
+    steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`results` in order of the schedule; `duration_s` of virtual time."""
+
+    results: tuple[Result, ...]
+    telemetry: Telemetry
+    workers: tuple[WorkerFigures, ...]
+    duration_s: float
+    handoffs: int
+    moved_bytes: int
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def preemptions(self) -> int:
+        return sum(worker.preemptions for worker in self.workers)
+
+    @property
+    def recomputed_tokens(self) -> int:
+        return sum(worker.recomputed_tokens for worker in self.workers)
+
+
+def simulate(layout: Layout, schedule: Schedule) -> Outcome:
+    """Pure: equal arguments give equal outcomes."""
+    return Simulation(layout, schedule).run()
+
+
+class Simulation:
+    """The shell that joins fleet, desk, legs and clients. Kept apart from `simulate` so that tests can look inside."""
+
+    def __init__(self, layout: Layout, schedule: Schedule) -> None:
+        self.layout = layout
+        self.schedule = schedule
+        self.fleet = SimFleet(layout)
+        self.legs = Legs(Ground(self.fleet, layout.gateway, lambda: self.desk, self._done, self._failed))
+        self.desk = Desk(self.fleet, layout.gateway, self.legs.begin, self._refused)
+        self.clients = Clients(schedule, self.fleet, self.desk, self.legs, self._over)
+        self.meter = Meter(
+            self.fleet, lambda: len(self.desk.dispatch), lambda: self.legs.handoffs, lambda: self.clients.left > 0
+        )
+        for change in layout.changes:
+            self._plan(change)
+
+    def run(self) -> Outcome:
+        self.meter.start()
+        self.clients.start()
+        engines = self.fleet.engines
+        engines.run(self.legs.hear)
+        results = tuple(result for result in self.clients.results if result is not None)
+        if len(results) != len(self.schedule.requests):
+            missing = len(self.schedule.requests) - len(results)
+            raise RuntimeError(f"{missing} requests never ended: a defect of the simulator")
+        duration_s = max((result.end_s for result in results), default=0.0)
+        return Outcome(
+            results,
+            self.meter.telemetry,
+            tuple(self._figures(name, duration_s) for name in self.fleet.workers),
+            duration_s,
+            self.legs.handoffs,
+            engines.moved_bytes,
+            self._notes(),
+        )
+
+    def _done(self, flight: Flight) -> None:
+        self.clients.done(flight)
+
+    def _failed(self, flight: Flight, reason: Reason, given: int) -> None:
+        self.clients.failed(flight, reason, given)
+
+    def _refused(self, flight: Flight, error: RequestError) -> None:
+        self.clients.refused(flight, error)
+
+    def _over(self) -> None:
+        """Timers that nobody waits for any more go on for minutes; what is measured ends here."""
+        self.fleet.engines.at(self.fleet.now_s, self.meter.finish)
+
+    # changes
+
+    def _plan(self, change: Change) -> None:
+        if not isinstance(change, Addition):
+            self.fleet.worker(change.worker)  # a misspelt name is said at once
+        action: Callable[[], None]
+        match change:
+            case Failure():
+                action = partial(self._lose, change)
+            case RoleChange():
+                action = partial(self._change_role, change)
+            case Addition():
+                action = partial(self._add, change)
+        delay_s = self.layout.start_s if isinstance(change, Addition) else 0.0
+        self.fleet.engines.at(change.at_s + delay_s, action)
+
+    def _lose(self, failure: Failure) -> None:
+        worker = self.fleet.worker(failure.worker)
+        lost = self.fleet.lose(worker)
+        epoch = worker.epoch
+        self.fleet.engines.at(self.fleet.now_s + failure.down_s, lambda: self._back(worker, epoch))
+        self.legs.lost(worker, [pull.request_id for pull in lost])
+        self.desk.pump()
+
+    def _back(self, worker: SimWorker, epoch: int) -> None:
+        if worker.epoch == epoch:  # else it died again meanwhile
+            self.fleet.back(worker)
+            self.desk.pump()
+
+    def _change_role(self, change: RoleChange) -> None:
+        self.fleet.worker(change.worker).role = change.role
+        self.fleet.changed()
+        self.desk.look_again()
+        self.desk.pump()
+
+    def _add(self, addition: Addition) -> None:
+        pool = self.layout.pool_of(addition)
+        for _ in range(addition.count):
+            self.fleet.add(pool)
+        self.desk.pump()
+
+    # figures
+
+    def _figures(self, name: str, duration_s: float) -> WorkerFigures:
+        worker, engine = self.fleet.workers[name], self.fleet.engines.engines[name]
+        counters = engine.counters
+        used, stranded = self.meter.means(worker)
+        return WorkerFigures(
+            name,
+            worker.role.value,
+            worker.pool.gpus_each,
+            engine.busy_s / duration_s if duration_s else 0.0,
+            used,
+            stranded,
+            counters.preemptions,
+            counters.recomputed_tokens,
+            engine.generated_tokens,
+            counters.prompt_tokens,
+            counters.cached_prompt_tokens,
+            engine.steps,
+        )
+
+    def _notes(self) -> tuple[str, ...]:
+        layout, over = self.layout, self.layout.overheads
+        stranded = [self.meter.means(w)[1] for w in self.fleet.workers.values() if w.role.decodes]
+        notes = [
+            "gateway overheads assumed: "
+            f"{over.reserve_s * 1e3:g} ms to reserve, {over.prefill_s * 1e3:g} + {over.decode_s * 1e3:g} ms for the legs",
+            f"stranded KV: {sum(stranded) / max(1, len(stranded)):.1%} of the decode workers', on the mean",
+        ]
+        if not layout.admission:
+            notes.append("no admission control: engines queue and preempt on their own")
+        return tuple(notes)

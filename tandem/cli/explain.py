@@ -1,0 +1,49 @@
+"""tandem explain"""
+
+import asyncio
+import json
+from typing import Annotated, Any
+
+import typer
+
+from tandem.cli import options
+from tandem.cli.failure import gateway_errors
+
+
+def explain(
+    request_id: Annotated[str, typer.Argument(help="The answer's x-tandem-request-id.")],
+    as_json: Annotated[bool, typer.Option("--json", help="The gateway's document as it is.")] = False,
+    endpoint: options.Endpoint = options.DEFAULT_ENDPOINT,
+    api_key: options.ApiKey = "",
+) -> None:
+    """
+    Show why a recent request was served, made to wait or refused: its estimate, the candidates, their scores.
+
+    Examples:
+
+      tandem explain 3f9a1c0d2b4e5f60718293a4
+      tandem explain 3f9a1c0d2b4e5f60718293a4 --json | jq .
+    """
+    with gateway_errors():
+        document = asyncio.run(_ask(request_id, endpoint, api_key))
+        if as_json:
+            typer.echo(json.dumps(document, indent=2))
+        else:
+            _show(document)
+
+
+async def _ask(request_id: str, endpoint: str, api_key: str) -> dict[str, Any]:
+    from tandem.client import GatewayClient
+
+    async with GatewayClient(endpoint, api_key) as client:
+        return await client.decisions(request_id)
+
+
+def _show(document: dict[str, Any]) -> None:
+    from rich.console import Console
+
+    from tandem.cli.explain_tables import render
+
+    console = Console()
+    for prompt in document["prompts"]:
+        console.print(render(prompt))

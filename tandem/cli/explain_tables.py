@@ -1,0 +1,53 @@
+"""One decision of a gateway as text and tables."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+
+def render(decision: Mapping[str, Any]) -> RenderableType:
+    """`decision` is one prompt of GET /tandem/v1/decisions/{id}."""
+    return Group(*_head(decision), *[part for look in decision["looks"] for part in _look(look)], *_end(decision))
+
+
+def _head(decision: Mapping[str, Any]) -> Iterator[RenderableType]:
+    estimate, need = decision["estimate"], decision["need"]
+    yield Text(
+        f"{decision['request_id']}: class {decision['klass']}, policy {decision['policy']} ({decision['rule']}), "
+        f"{decision['age_s']:.1f} s ago"
+    )
+    yield Text(
+        f"prompt {decision['prompt_tokens']} tokens, {decision['answers']} answer(s) of at most "
+        f"{decision['limit_tokens']}; expected {estimate['mean']:.0f} (half {estimate['p50']:.0f}, "
+        f"90 % {estimate['p90']:.0f}, 99 % {estimate['p99']:.0f}); counted with "
+        f"{need['likely_tokens'] or need['growth_tokens']} tokens"
+    )
+
+
+def _look(look: Mapping[str, Any]) -> Iterator[RenderableType]:
+    parts = [look["what"], look["worker_id"], f"({look['why']})" if look["why"] else ""]
+    numbers = ", ".join(f"{name} {value:g}" for name, value in look["numbers"].items())
+    line = f"{look['at_s']:8.3f} s  {' '.join(part for part in parts if part)}"
+    yield Text(f"{line}; {numbers}" if numbers else line)
+    if look["candidates"]:
+        table = Table(box=None, pad_edge=True)
+        for column in ("candidate", "verdict", "path", "score", "blocks left", "cached"):
+            table.add_column(column, justify="left" if column in ("candidate", "verdict", "path") else "right")
+        for one in look["candidates"]:
+            table.add_row(
+                one["worker_id"],
+                one["verdict"],
+                one["path"] or "–",
+                f"{one['score']:.3f}",
+                f"{one['free_after_blocks']:g}",
+                str(one["cached_tokens"]),
+            )
+        yield table
+
+
+def _end(decision: Mapping[str, Any]) -> Iterator[RenderableType]:
+    for answer in decision["answered"]:
+        yield Text(f"answered with {answer['tokens']} tokens, ended by {answer['finished_by']}")

@@ -1,0 +1,195 @@
+"""The status of a cluster as tables."""
+
+from collections.abc import Iterable, Mapping
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from gateway.cluster.snapshot import ClusterSnapshot, PairSnapshot, WorkerSnapshot
+from gateway.cluster.states import PairState, WorkerStatus
+from gateway.policy.control.rows import EarlyRow, PolicySnapshot
+from proto.worker import Role
+from tandem.units import rate, size
+
+_POOLS = {Role.PREFILL: "prefill", Role.DECODE: "decode", Role.BOTH: "colocated"}
+_GOOD: frozenset[WorkerStatus | PairState] = frozenset({WorkerStatus.READY, PairState.USABLE})
+_BAD: frozenset[WorkerStatus | PairState] = frozenset(
+    {WorkerStatus.EJECTED, WorkerStatus.GONE, PairState.QUARANTINED, PairState.INCOMPATIBLE}
+)
+
+#: UCX is set a worker, not a pair, and does not say which way it took.
+_HOW_KNOWN = "over: inferred, the fastest that both ends may use; the figures are measured"
+
+
+def render(snapshot: ClusterSnapshot, policy: PolicySnapshot | None = None) -> RenderableType:
+    parts: list[RenderableType] = [_headline(snapshot), Text(), _pools(snapshot.workers), Text()]
+    parts += [_workers(snapshot.workers), *_reasons({worker.worker_id: worker.reason for worker in snapshot.workers})]
+    if snapshot.pairs:
+        parts += [Text(), _pairs(snapshot.pairs), Text(_HOW_KNOWN, "dim")]
+        parts += _reasons({_name(pair): pair.reason for pair in snapshot.pairs})
+    if any(worker.pool_blocks or worker.preemptions for worker in snapshot.workers):
+        parts += [Text(), _promises(snapshot.workers)]
+    parts += [Text(), _requests(snapshot)]
+    if policy is not None:
+        parts += [Text(), *_policy(policy)]
+    return Group(*parts)
+
+
+def _promises(workers: Iterable[WorkerSnapshot]) -> Table:
+    """What decode workers have promised of their blocks, and what came of it."""
+    table = _table("Promises", ("worker", "promised", "pool used", "risk", "preempted", "recomputed"))
+    for worker in workers:
+        if worker.role.decodes:
+            table.add_row(
+                worker.worker_id,
+                f"{worker.blocks_promised:.0f}/{worker.blocks_total - worker.pool_blocks}",
+                f"{worker.pool_blocks_used}/{worker.pool_blocks}",
+                f"{100 * worker.overrun_risk:.2g} %",
+                str(worker.preemptions),
+                f"{worker.recomputed_tokens:,}",
+            )
+    return table
+
+
+def _policy(policy: PolicySnapshot) -> list[RenderableType]:
+    parts: list[RenderableType] = [Text(f"Policy {policy.version}: {policy.rule}, {policy.admitted} admitted")]
+    if policy.lengths:
+        table = _table(
+            "Estimates", ("class", "answers", "came/estimated", "under", "tokens", "over", "tokens", "drifts")
+        )
+        for row in policy.lengths:
+            ratio = row.realised_tokens / row.estimated_tokens if row.estimated_tokens else None
+            table.add_row(
+                row.klass,
+                f"{row.requests:,}",
+                "–" if ratio is None else f"{ratio:.2f}",
+                f"{row.under_requests:,}",
+                f"{row.under_tokens:,}",
+                f"{row.over_requests:,}",
+                f"{row.over_tokens:,}",
+                str(row.drifts),
+            )
+        parts.append(table)
+    if policy.buckets:
+        table = _table("Answers by length", ("model", "tokens", "answers", "under", "by", "over", "by"))
+        for bucket in policy.buckets:
+            table.add_row(
+                bucket.model,
+                bucket.answer_tokens,
+                f"{bucket.answers:,}",
+                f"{bucket.under_answers:,}",
+                f"{bucket.under_tokens:,}",
+                f"{bucket.over_answers:,}",
+                f"{bucket.over_tokens:,}",
+            )
+        parts.append(table)
+    if policy.queue:
+        waiting = ", ".join(f"{row.waiting} {row.klass} ({row.band})" for row in policy.queue)
+        parts.append(Text(f"Waiting for KV: {waiting}"))
+    if policy.rejected:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in policy.rejected.items())
+        parts.append(Text(f"Refused: {reasons}"))
+    parts += [Text(_hindsight(row)) for row in policy.early]
+    spent = [
+        row for row in policy.fairness if max(row.completion_spent, row.slowdown_spent, row.abandonment_spent) >= 1
+    ]
+    parts += [Text(f"{row.klass}: a fairness budget is spent", "red") for row in spent]
+    return parts
+
+
+def _hindsight(row: EarlyRow) -> str:
+    judged = row.right + row.wrong
+    share = f"{100 * row.right / judged:.0f} % of {judged} rightly" if judged else "none judged yet"
+    rest = ", ".join(
+        f"{count} {what}" for count, what in ((row.unjudged, "not to be judged"), (row.open, "open")) if count
+    )
+    return f"Refused early as {row.reason}: {share}{f' ({rest})' if rest else ''}"
+
+
+def _headline(snapshot: ClusterSnapshot) -> Text:
+    verdict = Text("ready", "green") if snapshot.ready else Text(f"not ready: {snapshot.missing}", "red")
+    return Text.assemble(f"gateway {snapshot.gateway_id}: {snapshot.mode}, ", verdict)
+
+
+def _table(title: str, columns: Iterable[str]) -> Table:
+    left = ("class", "model", "worker", "pool", "pair", "state", "over", "engine")
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    for column in columns:
+        table.add_column(column, justify="left" if column in left else "right", no_wrap=True)
+    return table
+
+
+def _pools(workers: Iterable[WorkerSnapshot]) -> Table:
+    table = _table("Pools", ("pool", "workers", "ready", "KV tokens", "used", "reserved", "runs", "waits", "tickets"))
+    listed = tuple(workers)
+    for role, name in _POOLS.items():
+        pool = [worker for worker in listed if worker.role is role]
+        if not pool:
+            continue
+        table.add_row(
+            name,
+            str(len(pool)),
+            str(sum(worker.status is WorkerStatus.READY for worker in pool)),
+            f"{sum(worker.blocks_total * worker.block_size_tokens for worker in pool):,}",
+            _share(sum(worker.blocks_used for worker in pool), sum(worker.blocks_total for worker in pool)),
+            _share(sum(worker.blocks_reserved for worker in pool), sum(worker.blocks_total for worker in pool)),
+            str(sum(worker.running for worker in pool)),
+            str(sum(worker.waiting for worker in pool)),
+            str(sum(worker.tickets_held for worker in pool)),
+        )
+    return table
+
+
+def _workers(workers: Iterable[WorkerSnapshot]) -> Table:
+    """Blocks are used + reserved / total; leases are what this gateway holds on the worker."""
+    table = _table("Workers", ("worker", "state", "engine", "blocks", "leases", "runs", "step"))
+    for worker in workers:
+        table.add_row(
+            worker.worker_id,
+            _state(worker.status),
+            f"{worker.engine} {worker.engine_version} TP{worker.tp}",
+            f"{worker.blocks_used}+{worker.blocks_reserved}/{worker.blocks_total}",
+            str(worker.lease_reservations + worker.lease_prefills + worker.lease_tickets),
+            str(worker.running),
+            f"{worker.step_time_s * 1000:.0f} ms",
+        )
+    return table
+
+
+def _pairs(pairs: Iterable[PairSnapshot]) -> Table:
+    table = _table("Pairs", ("pair", "state", "over", "measured", "moved", "in use", "failed"))
+    for pair in pairs:
+        table.add_row(
+            _name(pair),
+            _state(pair.state),
+            pair.transport or "?",
+            rate(pair.bytes_per_s) if pair.bytes_per_s else "–",
+            f"{size(pair.bytes)} in {pair.transfers}",
+            rate(pair.bytes / pair.seconds) if pair.seconds else "–",
+            str(pair.failures),
+        )
+    return table
+
+
+def _name(pair: PairSnapshot) -> str:
+    return f"{pair.prefill_worker} → {pair.decode_worker}"
+
+
+def _reasons(reasons: Mapping[str, str]) -> list[RenderableType]:
+    """Below their table: a column of sentences would leave no room for the others on 80 columns."""
+    return [Text(f"{name}: {reason}", "yellow") for name, reason in reasons.items() if reason]
+
+
+def _requests(snapshot: ClusterSnapshot) -> Text:
+    phases = ", ".join(f"{count} {phase}" for phase, count in snapshot.in_flight.items() if count)
+    queued = f"; {snapshot.queued} wait for KV" if snapshot.queued else ""
+    return Text(f"Requests in flight: {phases or 'none'}{queued}")
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.0f} %" if whole else "–"
+
+
+def _state(state: WorkerStatus | PairState) -> Text:
+    return Text(state.value, "green" if state in _GOOD else "red" if state in _BAD else "yellow")

@@ -1,0 +1,153 @@
+"""What the command line asks of a running gateway."""
+
+import dataclasses
+import types
+from enum import Enum
+from typing import Any, Union, get_args, get_origin, get_type_hints
+from urllib.parse import quote
+
+import httpx
+
+from gateway.cluster.snapshot import ClusterSnapshot
+from gateway.policy.control.rows import PolicySnapshot
+
+TIMEOUT_S = 5.0
+
+
+class GatewayUnreachableError(Exception):
+    """Nobody answers at the endpoint; the message says what to try."""
+
+
+class GatewayRefusedError(Exception):
+    """The gateway answered with an error; `code` is its own name for it."""
+
+    def __init__(self, message: str, code: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Readiness:
+    ready: bool
+    detail: str
+
+
+class GatewayClient:
+    """Thin: one method a question. Close it, or use it as an asynchronous context manager."""
+
+    def __init__(self, endpoint: str, api_key: str = "") -> None:
+        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self.endpoint = (endpoint if "://" in endpoint else f"http://{endpoint}").rstrip("/")
+        self._http = httpx.AsyncClient(base_url=self.endpoint, headers=headers, timeout=TIMEOUT_S, trust_env=False)
+
+    async def __aenter__(self) -> "GatewayClient":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._http.aclose()
+
+    async def readiness(self) -> Readiness:
+        reply = await self._send("GET", "/readyz")
+        return Readiness(reply.status_code == httpx.codes.OK, reply.text)
+
+    async def status(self) -> dict[str, Any]:
+        """The status document as it is."""
+        document: dict[str, Any] = self._checked(await self._send("GET", "/tandem/v1/status")).json()
+        return document
+
+    async def decisions(self, request_id: str) -> dict[str, Any]:
+        """Why a recent request was served or refused as it was."""
+        reply = await self._send("GET", f"/tandem/v1/decisions/{quote(request_id, safe='')}")
+        document: dict[str, Any] = self._checked(reply).json()
+        return document
+
+    async def drain(self, worker_id: str, resume: bool) -> dict[str, Any]:
+        reply = await self._send("POST", f"/tandem/v1/workers/{worker_id}/drain", json={"resume": resume})
+        document: dict[str, Any] = self._checked(reply).json()
+        return document
+
+    async def set_role(self, worker_id: str, role: str) -> dict[str, Any]:
+        reply = await self._send("POST", f"/tandem/v1/workers/{worker_id}/role", json={"role": role})
+        document: dict[str, Any] = self._checked(reply).json()
+        return document
+
+    async def policy(self, what: str = "") -> dict[str, Any]:
+        """The policy in force, or of its pages `history` or `canary`."""
+        document: dict[str, Any] = self._checked(await self._send("GET", _policy_path(what))).json()
+        return document
+
+    async def change_policy(self, method: str, what: str = "", **body: Any) -> dict[str, Any]:
+        """`what` is a page below the policy's own; the gateway does all of it or nothing."""
+        document: dict[str, Any] = self._checked(await self._send(method, _policy_path(what), json=body)).json()
+        return document
+
+    async def models(self) -> list[str]:
+        reply = self._checked(await self._send("GET", "/v1/models"))
+        return [model["id"] for model in reply.json()["data"]]
+
+    async def _send(self, method: str, path: str, json: Any = None) -> httpx.Response:
+        try:
+            return await self._http.request(method, path, json=json)
+        except httpx.TransportError as e:
+            raise GatewayUnreachableError(
+                f"no gateway answers at {self.endpoint} ({_cause(e)}); start one with `tandem up`, "
+                "or name another with --endpoint"
+            ) from e
+
+    def _checked(self, reply: httpx.Response) -> httpx.Response:
+        if reply.is_success:
+            return reply
+        try:
+            error = reply.json()["error"]
+            message, code = error["message"], str(error.get("code", ""))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise GatewayUnreachableError(
+                f"what answers at {self.endpoint} is no gateway (status {reply.status_code}); "
+                "name the gateway with --endpoint"
+            ) from None
+        raise GatewayRefusedError(f"the gateway answered {reply.status_code}: {message}", code)
+
+
+def _policy_path(what: str) -> str:
+    return f"/tandem/v1/policy/{what}" if what else "/tandem/v1/policy"
+
+
+def _cause(error: httpx.TransportError) -> str:
+    if isinstance(error, httpx.ConnectError):
+        return "connection refused" if "refused" in str(error) or "attempts failed" in str(error) else str(error)
+    if isinstance(error, httpx.TimeoutException):
+        return f"no answer in {TIMEOUT_S:.0f} s"
+    return str(error) or type(error).__name__
+
+
+def snapshot_of(document: dict[str, Any]) -> ClusterSnapshot:
+    """Reads the cluster's part of a status document; what a gateway of another version leaves out is empty."""
+    snapshot: ClusterSnapshot = _read(ClusterSnapshot, document.get("cluster", document))
+    return snapshot
+
+
+def policy_of(document: dict[str, Any]) -> PolicySnapshot | None:
+    """Reads the policy's part; None where the gateway does not tell it."""
+    policy = document.get("policy")
+    return _read(PolicySnapshot, policy) if policy else None
+
+
+def _read(kind: Any, value: Any) -> Any:
+    origin = get_origin(kind)
+    if origin in (Union, types.UnionType):
+        if value is None:
+            return None
+        return _read(next(option for option in get_args(kind) if option is not type(None)), value)
+    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
+        hints = get_type_hints(kind)
+        given = value or {}
+        return kind(
+            **{field.name: _read(hints[field.name], given.get(field.name)) for field in dataclasses.fields(kind)}
+        )
+    if origin is tuple:
+        return tuple(_read(get_args(kind)[0], item) for item in value or ())
+    if origin is dict:
+        return dict(value or {})
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return kind(value) if value is not None else next(iter(kind))
+    return kind(value) if value is not None else kind()

@@ -1,0 +1,219 @@
+"""The one configuration model: a versioned document of gateway, engine and layout.
+
+Layers, weakest first: file (YAML or TOML), environment (TANDEM_SECTION__KEY), flags. Unknown keys are errors.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+)
+
+from engine.config import EngineConfig
+from gateway.config import GatewayConfig
+from proto.worker import Role
+from tandem.config_error import ConfigError, Layer, explain, misspelt_variables
+from tandem.worker.config import WorkerConfig
+
+ENV_PREFIX = "TANDEM_"
+ENV_DELIMITER = "__"
+
+#: Keys of the layout section, by what their workers do.
+POOL_NAMES = {Role.PREFILL: "prefill", Role.DECODE: "decode", Role.BOTH: "colocated"}
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PoolConfig(Section):
+    workers: int = Field(0, ge=0, description="How many workers; each is one TP group.")
+    tp: int | None = Field(None, ge=1, description="Tensor-parallel degree; `engine.tp` when unset.")
+    engine: dict[str, Any] = Field(
+        default_factory=dict, description="Keys of the engine section that differ in this pool."
+    )
+
+
+class LayoutConfig(Section):
+    """Which workers run. With no worker named anywhere it is one prefill and one decode worker."""
+
+    prefill: PoolConfig = PoolConfig()
+    decode: PoolConfig = PoolConfig()
+    colocated: PoolConfig = PoolConfig()
+
+    @model_validator(mode="after")
+    def _someone_decodes(self) -> Self:
+        if self.prefill.workers and not (self.decode.workers or self.colocated.workers):
+            raise ValueError("a prefill pool needs at least one decode (or colocated) worker to hand over to")
+        if self.decode.workers and not (self.prefill.workers or self.colocated.workers):
+            raise ValueError("a decode pool needs at least one prefill (or colocated) worker; or use colocated alone")
+        return self
+
+    def pool(self, role: Role) -> PoolConfig:
+        return {Role.PREFILL: self.prefill, Role.DECODE: self.decode, Role.BOTH: self.colocated}[role]
+
+    def workers(self, role: Role) -> int:
+        if self.prefill.workers or self.decode.workers or self.colocated.workers:
+            return self.pool(role).workers
+        return 0 if role is Role.BOTH else 1
+
+
+class SupervisorConfig(Section):
+    run_dir: str = Field(".run", description="Logs and the state file of `tandem up`, one folder a port.")
+    start_timeout_s: float = Field(900.0, gt=0, description="Until /readyz says yes; loading a model takes long.")
+    stop_timeout_s: float = Field(30.0, gt=0, description="After the drain, until a child is killed.")
+    restart_backoff_s: float = Field(1.0, gt=0, description="Before a dead child is started again; doubles.")
+    restart_backoff_max_s: float = Field(30.0, gt=0)
+    restarts_max: int = Field(5, ge=0, description="Restarts of one child within the window; then it stays down.")
+    restart_window_s: float = Field(600.0, gt=0)
+
+
+class TandemConfig(BaseSettings):
+    """Everything `tandem up` needs to know. Frozen; made by `load`, which also merges the layers."""
+
+    model_config = SettingsConfigDict(
+        extra="forbid", frozen=True, env_prefix=ENV_PREFIX, env_nested_delimiter=ENV_DELIMITER
+    )
+
+    version: Literal[1] = Field(1, description="Version of this document's format.")
+    gateway: GatewayConfig = GatewayConfig()
+    engine: EngineConfig = EngineConfig()
+    worker: WorkerConfig = WorkerConfig()
+    layout: LayoutConfig = LayoutConfig()
+    supervisor: SupervisorConfig = SupervisorConfig()
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        # `load` reads the environment itself, so that an error can say which layer it came from
+        return (init_settings,)
+
+    @model_validator(mode="after")
+    def _one_place_for_engines(self) -> Self:
+        if self.worker.engine != EngineConfig():
+            raise ValueError("worker.engine: set the engine section, or layout.POOL.engine")
+        return self
+
+    @model_validator(mode="after")
+    def _pools_are_engines(self) -> Self:
+        for name, pool in (
+            ("prefill", self.layout.prefill),
+            ("decode", self.layout.decode),
+            ("colocated", self.layout.colocated),
+        ):
+            try:
+                self._merged(pool)
+            except ValidationError as e:
+                raise ConfigError.nested(e, ("layout", name, "engine"), EngineConfig) from e
+        return self
+
+    def engine_of(self, role: Role) -> EngineConfig:
+        """The engine section with the overrides of the role's pool."""
+        return self._merged(self.layout.pool(role))
+
+    def worker_of(self, role: Role, **own: Any) -> WorkerConfig:
+        """The worker section for one process: its role's engine, and what only that process has."""
+        return self.worker.model_copy(update={"role": role, "engine": self.engine_of(role)} | own)
+
+    def _merged(self, pool: PoolConfig) -> EngineConfig:
+        keys = self.engine.model_dump(exclude_unset=True) | pool.engine
+        if pool.tp is not None:
+            keys["tp"] = pool.tp
+        return EngineConfig.model_validate(keys)
+
+
+def load(file: Path | None = None, flags: Mapping[str, Any] | None = None) -> TandemConfig:
+    """Merges file, environment and flags. Raises ConfigError naming every bad key and where it was set."""
+    layers: list[Layer] = []
+    if file is not None:
+        layers.append(Layer(str(file), read_document(file)))
+    misspelt_variables(os.environ, ENV_PREFIX, ENV_DELIMITER, TandemConfig)
+    try:
+        layers.append(Layer("environment", EnvSettingsSource(TandemConfig)()))
+    except SettingsError as e:
+        raise ConfigError([f"environment: {e}"]) from e
+    layers.append(Layer("flags", _without_none(flags or {})))
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        merged = _deep_update(merged, layer.values)
+    try:
+        return TandemConfig(**merged)
+    except ValidationError as e:
+        raise ConfigError(explain(e, TandemConfig, layers)) from e
+
+
+def plain(config: BaseModel) -> dict[str, Any]:
+    """What has been set as plain data, secrets included: for a child process, never for a screen.
+
+    Defaults are left out, because an engine's own (a profile's, a model's) go before them.
+    """
+    revealed: dict[str, Any] = _reveal(config.model_dump(mode="python", exclude_unset=True))
+    return revealed
+
+
+def read_document(file: Path) -> dict[str, Any]:
+    """A mapping, from YAML (of which JSON is a part) or TOML. Raises ConfigError."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except OSError as e:
+        raise ConfigError([f"cannot read {file}: {e.strerror}"]) from e
+    except UnicodeDecodeError as e:
+        raise ConfigError([f"cannot read {file}: it is not UTF-8 text"]) from e
+    try:
+        values = tomllib.loads(text) if file.suffix == ".toml" else yaml.safe_load(text)
+    except (tomllib.TOMLDecodeError, yaml.YAMLError) as e:
+        raise ConfigError(
+            [f"{file} is not valid {'TOML' if file.suffix == '.toml' else 'YAML'}: {' '.join(str(e).split())}"]
+        ) from e
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise ConfigError([f"{file}: the document must be a mapping of sections, not {type(values).__name__}"])
+    return values
+
+
+def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Flags that were not given are None and must not hide what a lower layer says."""
+    kept: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            value = _without_none(value)
+            if not value:
+                continue
+        if value is not None:
+            kept[key] = value
+    return kept
+
+
+def _deep_update(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(below)
+    for key, value in above.items():
+        old = merged.get(key)
+        merged[key] = _deep_update(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+    return merged
+
+
+def _reveal(value: Any) -> Any:
+    if isinstance(value, SecretStr):
+        return value.get_secret_value()
+    if isinstance(value, Mapping):
+        return {key: _reveal(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_reveal(item) for item in value]
+    return value

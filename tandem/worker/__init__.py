@@ -1,0 +1,1 @@
+"""The worker process: one engine behind the Worker, Prefill and Decode services."""

@@ -1,0 +1,58 @@
+"""Everything an operator can set on a worker. Unknown keys are errors."""
+
+import os
+import socket
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from engine.config import EngineConfig
+from proto.tls import TlsConfig
+from proto.worker import Role
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class AdmissionConfig(_Strict):
+    """How far KV is promised to answers whose length is estimated (docs/admission.md). It is the worker's, whoever asks."""
+
+    epsilon: float = Field(
+        0.1, gt=0, lt=0.5, description="Accepted chance that answers outgrow the KV, less the pool, at the worst step."
+    )
+    pool_share: float = Field(0.02, ge=0, lt=1, description="Share of the KV held back for what goes wrong.")
+    spread: float = Field(0.1, ge=0, description="Least common error of all lengths: its deviation, as a share.")
+    learn: bool = Field(
+        True,
+        description="Learn from answers that end and from overruns that came: more of that error, a bias, more caution.",
+    )
+
+
+class WorkerConfig(_Strict):
+    worker_id: str = Field("", description="Unique name in the fleet; host and process id when empty.")
+    role: Role = Field(Role.BOTH, description="The first role; it can change while the worker runs.")
+    host: str = Field("127.0.0.1", description="Where the gRPC server listens.")
+    port: int = Field(0, ge=0, le=65535, description="0 picks a free port.")
+    advertise_host: str = Field("", description="Host that gateways dial; `host`, or this machine's name, when empty.")
+    join: tuple[str, ...] = Field((), description="gRPC addresses (host:port) of the gateways to announce to.")
+    nvlink_domain: str = Field("", description="Workers with the same value share an NVLink domain.")
+    rack: str = Field("", description="Workers with the same value share a rack.")
+    numa: str = Field("", description="NUMA node of this worker.")
+    drain_s: float = Field(30.0, ge=0, description="How long SIGTERM waits for work in flight and for held tickets.")
+    max_pulls: int = Field(16, ge=1, description="KV pulls under way into this worker at once.")
+    lease_margin_s: float = Field(0.5, ge=0, description="Tickets with less lease left than this are refused.")
+    abandon_s: float = Field(10.0, ge=0, description="How long unused reservations outlive their gateway's stream.")
+    admission: AdmissionConfig = AdmissionConfig()
+    stall_s: float = Field(120.0, gt=0, description="Work but no engine step for this long makes the worker unhealthy.")
+    tls: TlsConfig | None = None
+    engine: EngineConfig = EngineConfig()
+
+    @property
+    def name(self) -> str:
+        return self.worker_id or f"{socket.gethostname()}-{os.getpid()}"
+
+    @property
+    def dialled_host(self) -> str:
+        if self.advertise_host:
+            return self.advertise_host
+        return socket.gethostname() if self.host in ("0.0.0.0", "::", "[::]", "") else self.host

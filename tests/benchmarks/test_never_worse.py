@@ -1,0 +1,61 @@
+"""The never-worse experiment: a run is decided early, and decided right."""
+
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.never_worse import trial
+from benchmarks.never_worse.arms import Kind
+from benchmarks.never_worse.contest import Cell
+from benchmarks.never_worse.table import row, summary
+from benchmarks.never_worse.trial import GOAL, Aim, Hunt, Length
+from loadgen.measure.verdict import judge
+from loadgen.simulate import simulate
+from loadgen.workload.family import fixed
+from tests.loadgen.simulate.build import layout
+
+AIM = Aim("any", 40, 5)
+LENGTH = Length(0.5, 1.0, 0.2, 60)
+
+
+def hunt(aim: Aim = AIM) -> Hunt:
+    return Hunt(layout(colocated=2, admission=False), fixed(200, 20), aim, LENGTH, seed=7)
+
+
+@pytest.mark.parametrize("rate", [5.0, 60.0, 90.0, 120.0, 400.0])
+def test_the_verdict_is_that_of_the_whole_run(rate: float) -> None:
+    one = hunt()
+    schedule, window = one._schedule(rate)
+    judged = [r for r in simulate(one.layout, schedule).results if window[0] <= r.intended_s < window[1]]
+    assert one.holds(rate) == (sum(judge(r, AIM.policy).good for r in judged) >= GOAL * len(judged))
+
+
+def test_the_highest_rate_lies_between_one_that_held_and_one_that_did_not() -> None:
+    one = hunt()
+    rate = one.highest(1.0, 0.05)
+    assert one.holds(rate / 1.04)
+    assert not one.holds(rate * 1.04)
+    assert rate == pytest.approx(hunt().highest(500.0, 0.05), rel=0.06)
+
+
+def test_a_limit_that_nothing_keeps_ends_the_search() -> None:
+    assert hunt(replace(AIM, ttft_ms=0.001)).highest(8.0, 0.05) == 0.0
+
+
+def test_a_row_says_what_came_of_what() -> None:
+    rates: dict[Kind, tuple[float, ...]] = {
+        Kind.COLOCATED: (8.0,),
+        Kind.SPLIT: (10.0,),
+        Kind.ROUTED: (11.0,),
+        Kind.FLUID: (12.1,),
+    }
+    cell = Cell("m", "mix", AIM, {kind: kind.value for kind in Kind}, rates)
+    assert cell.best is Kind.SPLIT
+    assert "**1.210** | 1.100 | 1.100" in row(cell)
+    assert "97 % of the best static layout in 1" in summary([cell])
+
+
+def test_runs_judge_no_request_of_the_fill_up() -> None:
+    _, window = hunt()._schedule(50.0)
+    assert window == (LENGTH.lead_s, LENGTH.lead_s + LENGTH.judged / 50.0)
+    assert trial.GOAL == 0.9

@@ -1,0 +1,188 @@
+"""A running tandem for tests: the `tandem up` a user would type, in a child process."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+
+from tests.models import MODELS
+from tests.waiting import HANG_S
+from transfer.ports import free_ports
+
+READY_WITHIN_S = 420.0
+#: How often workers send their state, by default.
+WATCH_INTERVAL_S = 0.5
+JsonObject = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """One `tandem up`. `supervisor` is its process; children are found by the worker's name."""
+
+    supervisor: psutil.Process
+    port: int
+    run_dir: Path
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def status(self) -> JsonObject:
+        reply = httpx.get(f"{self.url}/tandem/v1/status", timeout=HANG_S)
+        reply.raise_for_status()
+        status: JsonObject = reply.json()
+        return status
+
+    def worker(self, worker_id: str) -> JsonObject:
+        found: list[JsonObject] = [w for w in self.status()["workers"] if w["worker_id"] == worker_id]
+        assert found, f"{worker_id} is not in the status"
+        return found[0]
+
+    def pairs(self) -> list[JsonObject]:
+        pairs: list[JsonObject] = self.status()["pairs"]
+        return pairs
+
+    def bytes_moved(self) -> int:
+        return sum(int(pair["bytes"]) for pair in self.pairs())
+
+    def child(self, name: str) -> psutil.Process:
+        """The worker's (or gateway's) own process, told by the log file it writes to."""
+        for child in self.supervisor.children():
+            with contextlib.suppress(OSError, psutil.Error):
+                if Path(os.readlink(f"/proc/{child.pid}/fd/1")).name == f"{name}.log":
+                    return child
+        raise AssertionError(f"no child named {name}; see {self.run_dir}")
+
+    def wait(self, what: str, holds: Callable[[JsonObject], bool], within_s: float) -> JsonObject:
+        """Polls the status until `holds`; fails with the last status otherwise."""
+        deadline = time.monotonic() + within_s
+        status: JsonObject = {}
+        while time.monotonic() < deadline:
+            with contextlib.suppress(httpx.HTTPError):
+                status = self.status()
+                if holds(status):
+                    return status
+            time.sleep(0.05)
+        raise AssertionError(f"not within {within_s} s: {what}; last status {json.dumps(status)[:4000]}")
+
+    def wait_idle(self, within_s: float = HANG_S) -> JsonObject:
+        """Every lease, reservation, task and ticket count is zero, on the gateway and on the workers."""
+        return self.wait("idle", is_idle, within_s)
+
+    def settled_transfers(self) -> int:
+        """The pair's counter once everything is idle and every worker has sent a state after that."""
+        self.wait_idle()
+        time.sleep(2 * WATCH_INTERVAL_S)
+        return int(self.pairs()[0]["transfers"])
+
+    def wait_transfers(self, count: int, within_s: float = HANG_S) -> None:
+        """The pair's counter stands at exactly `count` once everything is idle; it comes with the next state."""
+        self.wait(f"{count} transfers", lambda s: int(s["pairs"][0]["transfers"]) >= count and is_idle(s), within_s)
+        assert self.pairs()[0]["transfers"] == count
+
+    def wait_ready(self, within_s: float = READY_WITHIN_S) -> None:
+        deadline = time.monotonic() + within_s
+        last = "nothing answered"
+        while time.monotonic() < deadline:
+            if not self.supervisor.is_running() or self.supervisor.status() == psutil.STATUS_ZOMBIE:
+                raise AssertionError(f"tandem up ended; logs:\n{logs(self.run_dir)}")
+            with contextlib.suppress(httpx.HTTPError):
+                reply = httpx.get(f"{self.url}/readyz", timeout=HANG_S)
+                last = reply.text
+                if reply.status_code == 200:
+                    return
+            time.sleep(0.2)
+        raise AssertionError(f"not ready in {within_s} s: {last}\n{logs(self.run_dir)}")
+
+
+def is_idle(status: JsonObject) -> bool:
+    held = status["integrity"]
+    counts = ("requests", "queued", "reservations", "prefills", "tickets", "sequences", "cleanups")
+    workers_idle = all(
+        worker[count] == 0
+        for worker in status["workers"]
+        for count in ("reservations", "tickets_held", "running", "waiting", "blocks_reserved", "blocks_used")
+    )
+    return workers_idle and not any(held[count] for count in counts) and not held["overdue"]
+
+
+def logs(run_dir: Path, tail: int = 3000) -> str:
+    return "\n".join(f"== {log}\n{log.read_text(errors='replace')[-tail:]}" for log in run_dir.rglob("*.log"))
+
+
+@contextlib.contextmanager
+def up(run_dir: Path, *flags: str, ready: bool = True) -> Iterator[Stack]:
+    """Runs `tandem up` with `flags`, yields when ready, stops it with SIGTERM and checks that nothing is left."""
+    (port,) = free_ports("127.0.0.1", 1)
+    process = _start(run_dir, port, flags)
+    supervisor = psutil.Process(process.pid)
+    family: list[psutil.Process] = []
+    try:
+        stack = Stack(supervisor, port, run_dir)
+        if ready:
+            stack.wait_ready()
+        yield stack
+    finally:
+        with contextlib.suppress(psutil.Error):
+            family = supervisor.children(recursive=True)
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(2 * HANG_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+        _, left = psutil.wait_procs(family, timeout=HANG_S)
+        assert not left, f"still running after tandem up ended: {left}"
+
+
+@contextlib.contextmanager
+def colocated_gateway(stack: Stack, worker_id: str) -> Iterator[str]:
+    """A second gateway over one of the stack's decode workers alone: every prompt prefills there. Yields its URL."""
+    with another_gateway(stack, (worker_id,), "gateway.routing.on_no_prefill=local") as url:
+        yield url
+
+
+@contextlib.contextmanager
+def another_gateway(stack: Stack, worker_ids: Sequence[str], *settings: str) -> Iterator[str]:
+    """A second gateway over some of the stack's workers, with `settings` of its own (KEY=VALUE). Yields its URL."""
+    (port,) = free_ports("127.0.0.1", 1)
+    argv = [sys.executable, "-m", "tandem", "gateway", "--port", str(port)]
+    argv += [part for each in worker_ids for part in ("--worker", stack.worker(each)["address"])]
+    argv += [part for each in settings for part in ("--set", each)]
+    with (stack.run_dir / f"gateway-{port}.log").open("wb") as log:
+        process = subprocess.Popen(argv, stdout=log, stderr=subprocess.STDOUT)
+    url = f"http://127.0.0.1:{port}"
+    try:
+        deadline = time.monotonic() + READY_WITHIN_S
+        while True:
+            with contextlib.suppress(httpx.HTTPError):
+                if httpx.get(f"{url}/readyz", timeout=HANG_S).status_code == 200:
+                    break
+            assert time.monotonic() < deadline, "the gateway did not get ready"
+            time.sleep(0.1)
+        yield url
+    finally:
+        process.terminate()
+        process.wait(2 * HANG_S)
+
+
+def _start(run_dir: Path, port: int, flags: Sequence[str]) -> "subprocess.Popen[bytes]":
+    run_dir.mkdir(parents=True, exist_ok=True)
+    argv = [sys.executable, "-m", "tandem", "up", "--port", str(port), "--set", f"supervisor.run_dir={run_dir}"]
+    with (run_dir / "up.log").open("wb") as log:
+        return subprocess.Popen(
+            [*argv, *flags],
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=os.environ | {"TANDEM_MODELS_DIR": str(MODELS)},
+        )

@@ -1,0 +1,127 @@
+"""Connections that are held without a request, and requests that come before the last answer has ended."""
+
+import asyncio
+
+import httpx
+import pytest
+
+from gateway.http import protocol
+from tests.gateway.http.scripted import Site, says, site
+from tests.gateway.http.test_disconnects import never
+from tests.waiting import HANG_S, until
+
+BODY = b'{"prompt":"x"}'
+ASK = b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(BODY) + BODY
+
+
+async def dial(at: Site, data: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    url = httpx.URL(at.url)
+    reader, writer = await asyncio.open_connection(url.host, url.port)
+    writer.write(data)
+    return reader, writer
+
+
+async def everything(at: Site, data: bytes) -> bytes:
+    reader, writer = await dial(at, data)
+    try:
+        return await asyncio.wait_for(reader.read(), HANG_S)
+    finally:
+        writer.close()
+
+
+@pytest.mark.parametrize("behind", [ASK, b"POST /v1", b"\x00garbage", BODY], ids=str)
+async def test_b34_leaving_is_noticed_whatever_was_sent_behind_the_request(behind: bytes) -> None:
+    async with site(never, on_socket=True) as at:
+        _, writer = await dial(at, ASK + behind)
+        await until(lambda: at.lifecycle.open_now == 1)
+        writer.close()
+        await until(at.lifecycle.cancelled.is_set, 0.25)
+        await until(lambda: at.lifecycle.open_now == 0)
+        assert len(at.lifecycle.intents) == 1
+
+
+async def test_a_request_behind_another_is_not_answered_and_the_connection_says_so() -> None:
+    async with site(says("a"), on_socket=True) as at:
+        answer = await everything(at, ASK * 3)
+        assert answer.count(b"HTTP/1.1 ") == 1
+        assert b"HTTP/1.1 200 OK" in answer
+        assert b"connection: close" in answer
+        assert len(at.lifecycle.intents) == 1
+
+
+async def test_requests_one_after_the_other_share_a_connection() -> None:
+    async with site(says("a"), on_socket=True) as at:
+        reader, writer = await dial(at, b"")
+        for _ in range(3):
+            writer.write(ASK + b"\r\n")
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), HANG_S)
+            assert b"connection: close" not in head
+            length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
+            assert b'"choices"' in await reader.readexactly(length)
+        writer.close()
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /livez HTTP/1.1\r\nx-a: ", b"\r\n"], ids=str)
+async def test_a_head_that_does_not_come_closes_the_connection(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with site(says("a"), on_socket=True) as at:
+        for before in (b"", b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n" if sent else b""):
+            with monkeypatch.context() as patch:  # heads that do come have all the time they need
+                if not before:
+                    patch.setattr(protocol, "HEAD_S", 0.2)
+                reader, writer = await dial(at, before)
+                if before:
+                    await reader.readuntil(b"}")
+                    patch.setattr(protocol, "HEAD_S", 0.2)
+                writer.write(sent)
+                assert b" 408 " in await asyncio.wait_for(reader.read(), HANG_S)
+            writer.close()
+        await asyncio.sleep(0.3)
+        assert (await at.complete()).status_code == 200
+
+
+async def test_an_answer_may_take_longer_than_a_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "HEAD_S", 1.5)
+    async with site(never, on_socket=True) as at:
+        reader, writer = await dial(at, ASK)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(reader.read(1), 2.0)
+        writer.close()
+
+
+async def test_what_is_no_http_gets_an_error_object() -> None:
+    async with site(says("a"), on_socket=True) as at:
+        answer = await everything(at, b"\x16\x03\x01 hello\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 400 ")
+        assert b'"code":"invalid_request"' in answer
+
+
+CHUNKED = b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ntransfer-encoding: %s\r\n\r\n"
+
+
+@pytest.mark.parametrize("sent", [CHUNKED % b"chunked" + b"zz\r\n", CHUNKED % b"gzip" + BODY], ids=["chunk", "coding"])
+async def test_a_body_that_cannot_be_read_is_refused_without_waiting_for_its_rest(sent: bytes) -> None:
+    async with site(says("a"), on_socket=True) as at:
+        answer = await everything(at, sent)
+        assert answer.startswith(b"HTTP/1.1 400 ")
+        assert answer.count(b"HTTP/1.1 ") == 1
+        assert b'"code":"invalid_request"' in answer
+        assert not at.lifecycle.intents
+
+
+@pytest.mark.parametrize("start", [b"GET /", b"GET /livez HTTP/1.1\r\nx-a: "], ids=["path", "field"])
+@pytest.mark.parametrize("before", [b"", b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n"], ids=["first", "further"])
+async def test_a_head_without_end_is_refused_by_its_size(start: bytes, before: bytes) -> None:
+    async with site(says("a"), on_socket=True) as at:
+        reader, writer = await dial(at, before)
+        if before:
+            await reader.readuntil(b"}")
+        writer.write(start + b"a" * protocol.MAX_HEAD_BYTES)
+        assert (await asyncio.wait_for(reader.read(), HANG_S)).startswith(b"HTTP/1.1 431 ")
+        writer.close()
+
+
+async def test_the_size_of_a_body_is_not_that_of_a_head() -> None:
+    body = b'{"prompt":"%s"}' % (b"x" * protocol.MAX_HEAD_BYTES)
+    head = b"POST /v1/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
+    async with site(says("a"), on_socket=True) as at:
+        assert b" 431 " not in await everything(at, head + body)

@@ -1,0 +1,47 @@
+"""An error budget that is overspent makes a worker more careful, and no more than it needs."""
+
+import pytest
+
+from gateway.policy.admission.caution import Caution
+
+
+def test_within_its_budget_it_stays_as_declared() -> None:
+    subject = Caution(0.1)
+    for number in range(1_000):
+        subject.passed(10, over=number % 200 == 0)  # half of a percent of the time
+    assert subject.epsilon == pytest.approx(0.1, abs=0.02)
+
+
+def test_time_above_the_limit_costs_room_and_calm_earns_it_back() -> None:
+    subject = Caution(0.1)
+    for _ in range(30):
+        subject.passed(10, over=True)
+    careful = subject.epsilon
+    assert careful < 0.015
+    for _ in range(1_000):
+        subject.passed(20, over=False)
+    assert careful < subject.epsilon < 0.1
+    for _ in range(1_000):
+        subject.passed(20, over=False)
+    assert subject.epsilon == pytest.approx(0.1)
+
+
+def test_one_overrun_of_answers_that_live_long_is_no_more_of_a_proof_than_one_of_short_ones() -> None:
+    """Either lasts for a tenth of a life; that of the long ones took the most caution there is, for hours."""
+    short, long = Caution(0.1), Caution(0.1)
+    for _ in range(12):
+        short.passed(10, over=True, life_steps=1_200)
+    for _ in range(12):
+        long.passed(80, over=True, life_steps=9_600)
+    assert long.extra == pytest.approx(short.extra)
+    assert long.extra < 0.5
+
+
+def test_it_ends_somewhere_and_one_late_look_does_not_decide() -> None:
+    subject = Caution(0.1)
+    subject.passed(1_000_000, over=True)
+    assert subject.extra < 0.5
+    for _ in range(100):
+        subject.passed(100, over=True)
+    assert subject.extra == subject.most
+    assert subject.epsilon > 0.0001

@@ -1,0 +1,119 @@
+"""R-08, R-11, R-24: the responses come in their order, each with its price, and never as a failed allocation."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.policy.admission.overrun import (
+    YIELDING,
+    Action,
+    Answer,
+    OverrunPolicy,
+    Pressure,
+    Prices,
+    Response,
+    decide,
+)
+
+PRICES = Prices(prefill_tokens_per_s=10_000.0, move_bytes_per_s=1e9)
+CAPPED = OverrunPolicy((Response.CAP, Response.MOVE, Response.PREEMPT), cap_tokens=500)
+
+
+def answer(name: str, blocks: int, klass: str = "chat", generated: int = 100) -> Answer:
+    return Answer(name, klass, blocks, 16 * blocks, generated, 1_000_000 * blocks)
+
+
+def pressed(held: int, *answers: Answer, growth: int = 0, free: int = 0) -> Pressure:
+    return Pressure(1_000, 100, held, growth, answers, free)
+
+
+def test_the_responses_get_harsher_as_the_pool_is_used_up() -> None:
+    victim = answer("a", 300)
+    seen = [decide(pressed(held, victim), {}, PRICES).response for held in range(880, 1_020, 5)]
+    order = [Response.NONE, Response.POOL, Response.THROTTLE, Response.QUEUE, Response.PREEMPT]
+    assert list(dict.fromkeys(seen)) == order
+    assert seen == sorted(seen, key=order.index)
+
+
+def test_growth_until_the_next_look_counts_before_it_happens() -> None:
+    assert decide(pressed(900), {}, PRICES).response is Response.NONE
+    assert decide(pressed(900, answer("a", 9), growth=101), {}, PRICES).response is Response.PREEMPT
+
+
+def test_throttling_goes_from_all_to_none() -> None:
+    shares = [decide(pressed(900 + spent), {}, PRICES).numbers["admit_share"] for spent in (26, 50, 75)]
+    assert shares == [pytest.approx(0.98), pytest.approx(0.5), pytest.approx(0.0)]
+
+
+def test_an_answer_past_its_declared_budget_ends_before_anything_is_preempted() -> None:
+    short, long = answer("short", 200, "capped", generated=499), answer("long", 50, "capped", generated=500)
+    action = decide(pressed(1_010, short, long), {"capped": CAPPED}, PRICES)
+    assert (action.response, action.request_ids, action.freed_blocks) == (Response.CAP, ("long",), 50)
+
+
+def test_a_class_decides_for_its_own_answers_alone() -> None:
+    action = decide(pressed(1_010, answer("a", 50, generated=9_999)), {"capped": CAPPED}, PRICES)
+    assert action.response is Response.PREEMPT  # chat has no cap
+
+
+def test_an_answer_moves_to_the_long_pool_only_if_it_fits_there() -> None:
+    two = (answer("a", 40), answer("b", 60))
+    assert decide(pressed(1_010, *two, free=30), {}, PRICES).response is Response.PREEMPT
+    action = decide(pressed(1_060, *two, free=50), {}, PRICES)
+    assert (action.response, action.request_ids, action.freed_blocks) == (Response.MOVE, ("a",), 40)
+
+
+def test_the_price_is_counted_before_and_the_cheapest_for_each_block_yields() -> None:
+    dear = Answer("dear", "chat", 50, 80_000, 10, 500_000_000)
+    cheap = Answer("cheap", "chat", 50, 800, 10, 50_000_000)
+    action = decide(pressed(1_010, dear, cheap), {}, Prices(10_000.0, reload_bytes_per_s=1e9))
+    assert action.request_ids == ("cheap",)
+    assert action.numbers["recompute_tokens"] == 800
+    assert action.numbers["recompute_s"] == pytest.approx(0.08)
+    assert action.numbers["reload_s"] == action.numbers["cost_s"] == pytest.approx(0.05)
+
+
+def test_several_yield_when_one_is_not_enough() -> None:
+    action = decide(pressed(1_060, *(answer(f"a{index}", 25) for index in range(5))), {}, PRICES)
+    assert (len(action.request_ids), action.freed_blocks, action.numbers["short_blocks"]) == (3, 75, 60)
+
+
+def test_r11_the_pool_saves_preempted_tokens() -> None:
+    def preempted(pool: int) -> float:
+        # 20 answers overrun together by 4 blocks each.
+        answers = [answer(f"a{index}", 49) for index in range(20)]
+        action = decide(Pressure(1_000, pool, 980 - pool + 4 * 20, 0, answers), {}, PRICES)
+        return action.numbers.get("recompute_tokens", 0.0) if action.response is Response.PREEMPT else 0.0
+
+    assert preempted(pool=0) > 0
+    assert preempted(pool=100) == 0
+
+
+def test_a_policy_that_cannot_be_kept_is_a_mistake() -> None:
+    with pytest.raises(ValueError, match="declares"):
+        OverrunPolicy((Response.CAP,))
+    with pytest.raises(ValueError, match="asked"):
+        OverrunPolicy((Response.POOL,))
+
+
+@given(
+    held=st.integers(0, 1_500),
+    growth=st.integers(0, 200),
+    free=st.integers(0, 300),
+    blocks=st.lists(st.integers(1, 200), max_size=8),
+)
+def test_whatever_yields_is_enough_or_everything_of_its_kind(
+    held: int, growth: int, free: int, blocks: list[int]
+) -> None:
+    answers = [answer(f"a{index}", size, "capped", 450 + size) for index, size in enumerate(blocks)]
+    action: Action = decide(pressed(held, *answers, growth=growth, free=free), {"capped": CAPPED}, PRICES)
+    if action.response in YIELDING:
+        short = held + growth - 1_000
+        assert action.freed_blocks == sum(a.held_blocks for a in answers if a.request_id in action.request_ids)
+        assert action.numbers["short_blocks"] == short > 0
+        but_the_last = action.request_ids[:-1]
+        assert sum(a.held_blocks for a in answers if a.request_id in but_the_last) < short
+        if action.response is Response.MOVE:
+            assert action.freed_blocks <= free
+    else:
+        assert held + growth <= 1_000 or not answers

@@ -1,0 +1,138 @@
+"""Which way a prompt goes, and what the books keep."""
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.policy.roles import Aims, Fluid, Knobs, Steps
+from gateway.policy.routing import (
+    DecodeCandidate,
+    Fleet,
+    Link,
+    Need,
+    NoRoute,
+    Path,
+    Placement,
+    PrefillCandidate,
+    Rules,
+)
+from proto.worker import Role
+
+RULES = Rules(local_below_tokens=0, prefill_here_if_none=True)
+NAMES = ("w0", "w1", "w2", "w3")
+SHORT, LONG = Need(2000, 10, 1), Need(100, 4000, 1)
+
+
+def both(names: tuple[str, ...] = NAMES, blocks: int = 10_000) -> Fleet:
+    decodes = tuple(DecodeCandidate(name, Role.BOTH, 32_768, 16, blocks, blocks, 256) for name in names)
+    prefills = tuple(PrefillCandidate(name, Role.BOTH, 0) for name in names)
+    links = {name: {other: Link("nvlink", 1e11) for other in names if other != name} for name in names}
+    return Fleet(decodes, prefills, links)
+
+
+class World:
+    def __init__(self, tpot_s: float = 0.05, knobs: Knobs | None = None) -> None:
+        self.now_s = 0.0
+        self.fluid = Fluid(Aims(1.0, tpot_s), lambda: self.now_s, knobs)
+        self.fleet = both()
+        self.count = 0
+
+    def send(self, need: Need) -> Placement:
+        placement = self.fluid.place(need, self.fleet, RULES)
+        assert isinstance(placement, Placement)
+        self.count += 1
+        self.fluid.taken(str(self.count), placement, need)
+        return placement
+
+    def code_for(self, seconds: float, per_s: float) -> list[Placement]:
+        """Long prompts and short answers; each is over a second later."""
+        sent = []
+        for n in range(round(seconds * per_s)):
+            self.now_s = n / per_s
+            sent.append(self.send(SHORT))
+            done = self.count - round(per_s)
+            self.fluid.prefilled(str(done))
+            self.fluid.ended(str(done))
+        return sent
+
+
+def test_prompts_spread_by_what_is_in_hand() -> None:
+    world = World(knobs=Knobs(leans=False))
+    assert sorted(world.send(SHORT).worker_id for _ in NAMES) == list(NAMES)
+
+
+def test_a_cached_prompt_goes_where_it_is_cached() -> None:
+    world = World()
+    decodes = (*world.fleet.decodes[:2], replace(world.fleet.decodes[2], cached_tokens=1990), world.fleet.decodes[3])
+    world.fleet = replace(world.fleet, decodes=decodes)
+    assert world.send(SHORT).worker_id == "w2"
+
+
+def test_under_a_tight_limit_long_prompts_are_computed_apart() -> None:
+    world = World(tpot_s=0.028)
+    late = world.code_for(20.0, 10.0)[100:]
+    assert 1 <= len(world.fluid.leaning) <= 3
+    remote = [one for one in late if one.path is Path.REMOTE]
+    assert len(remote) > len(late) / 2
+    assert all(one.prefill_id in world.fluid.leaning and one.worker_id not in world.fluid.leaning for one in remote)
+
+
+def test_who_may_not_lean_hands_nothing_off() -> None:
+    world = World(tpot_s=0.028, knobs=Knobs(leans=False))
+    assert {one.path for one in world.code_for(5.0, 10.0)} == {Path.COLOCATED}
+
+
+def test_a_full_decode_side_does_not_stop_the_fleet() -> None:
+    world = World()
+    world.fleet = both(blocks=300)
+    large = Need(3500, 500, 1)
+    world.fluid.place(large, world.fleet, RULES)  # it has looked who should lean, and will not again for a while
+    world.fluid.leaning = {"w0"}
+    assert sorted(world.send(large).worker_id for _ in range(3)) == ["w1", "w2", "w3"]
+    assert world.send(large) == Placement("w0", Path.COLOCATED, "fluid")
+
+
+def test_prompts_make_no_step_of_an_answer_longer_than_the_aim_unless_it_has_saved_time() -> None:
+    world = World()
+    fluid = world.fluid
+    place = Placement("w0", Path.COLOCATED, "")
+    assert fluid.chunk_tokens("w0") == fluid.knobs.largest_chunk_tokens
+    fluid.taken("a", place, LONG)
+    fluid.prefilled("a")
+    tight = fluid.chunk_tokens("w0")
+    assert fluid.law.step_s(1, 2100, tight) <= 0.05
+    fluid.stepped("w0", Steps(decode_steps=1000, decode_s=20.0, answers=1000, context_tokens=2_000_000))
+    assert fluid.chunk_tokens("w0") > 1.1 * tight
+    fluid.stepped("w0", Steps(decode_steps=1000, decode_s=90.0, answers=1000, context_tokens=2_000_000))
+    assert fluid.chunk_tokens("w0") < tight
+
+
+def test_nobody_to_decode_is_said() -> None:
+    world = World()
+    assert isinstance(world.fluid.place(SHORT, Fleet((), (), {}), RULES), NoRoute)
+
+
+def test_who_failed_it_is_the_last_choice() -> None:
+    world = World()
+    placement = world.fluid.place(SHORT, world.fleet, RULES, {"w0", "w1", "w2"})
+    assert isinstance(placement, Placement)
+    assert placement.worker_id == "w3"
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from(["taken", "prefilled", "moved", "ended"])), max_size=60))
+def test_when_all_have_ended_the_books_are_empty(events: list[tuple[int, str]]) -> None:
+    world = World()
+    ways = (Placement("w0", Path.COLOCATED, ""), Placement("w1", Path.REMOTE, "", prefill_id="w2"))
+    for number, what in events:
+        if what == "taken":
+            world.fluid.taken(str(number), ways[number % 2], SHORT if number % 3 else LONG)
+        else:
+            getattr(world.fluid, what)(str(number))
+    for number in range(6):
+        world.fluid.ended(str(number))
+    for name in NAMES:
+        book = world.fluid.book(name)
+        assert (book.backlog_tokens, book.answers, book.coming) == (0, 0, 0)
+        assert abs(book.context_tokens) < 1e-6
+        assert abs(book.haste) < 1e-9

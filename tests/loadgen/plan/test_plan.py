@@ -1,0 +1,166 @@
+"""The race, its ranking, and what is said of it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from loadgen.bound import Bound, Resource
+from loadgen.failure import LoadgenError
+from loadgen.plan.bottleneck import Resource as Limit
+from loadgen.plan.bottleneck import bottleneck_of
+from loadgen.plan.candidate import Candidate, Engine, Family, Part
+from loadgen.plan.crew import Crew
+from loadgen.plan.document import plan_document
+from loadgen.plan.further import worth
+from loadgen.plan.layout_document import layout_text, read_layout
+from loadgen.plan.plan import Asked, make_plan
+from loadgen.plan.question import FINAL, Question
+from loadgen.plan.race import Stage, Standing
+from loadgen.plan.ranking import pareto, rank, verdict
+from loadgen.plan.space import Gpus, Space
+from loadgen.plan.trial import Highest, Report, Task, accounted, measure, observe
+from loadgen.plan.words import gpu_groups, thresholds_of
+from loadgen.slo.policy import build_policy
+from loadgen.workload.spec import Catalogue
+from proto.worker import Role
+from tests.loadgen.plan.asking import BRIEF, PROFILE, QUICK, question
+
+COLOCATED = Candidate((Part(Role.BOTH, 2, Engine(PROFILE, tokens=2048)),))
+APART = Candidate((Part(Role.PREFILL, 1, Engine(PROFILE)), Part(Role.DECODE, 1, Engine(PROFILE))), 512)
+
+
+def standing(candidate: Candidate, rates: list[float], stage: Stage = Stage.FINAL) -> Standing:
+    asked = question()
+    highest = tuple(Highest(0.9, seed, rate, rate * 1.02, None) for seed, rate in enumerate(rates))
+    report = Report(Task(candidate, asked, FINAL, (0.9,), 1.0, 100.0), highest, 1, 1)
+    return Standing(candidate, Bound(100.0, Resource.KV, 0), 100.0, stage, report)
+
+
+def test_the_rate_found_holds_and_the_one_above_does_not() -> None:
+    asked = question()
+    found = measure(Task(COLOCATED, asked, BRIEF, (0.9,), 5.0, 200.0)).highest[0]
+    assert observe(COLOCATED, asked, found.rate, 0, BRIEF, 0.9).holds(0.9)
+    assert not observe(COLOCATED, asked, found.above, 0, BRIEF, 0.9).holds(0.9)
+    assert found.above <= found.rate * 1.3
+
+
+def test_a_layout_that_fails_at_the_floor_costs_one_simulation() -> None:
+    report = measure(Task(COLOCATED, question(), BRIEF, (0.9,), 5.0, 1000.0, floor=900.0))
+    assert report.given_up
+    assert report.simulations == 1
+
+
+def test_a_whole_plan() -> None:
+    space = Space((Gpus(PROFILE, 2),), most_pp=1)
+    asked = Asked(
+        question(), space, ("kv=fp8",), marginal=False, running=APART, prices=((PROFILE, 3.0),), halving=QUICK
+    )
+    with Crew(1) as crew:
+        planned = make_plan(asked, crew, lambda stage, done, total: None)
+    assert not planned.incomplete
+    assert planned.winner.candidate.family is Family.COLOCATED  # prompts need both GPUs
+    assert "do not disaggregate" in planned.verdict.lower()
+    assert planned.running is not None  # looked at, though far behind
+    assert planned.bottlenecks[0][1].resource is Limit.COMPUTE
+    assert planned.answered[0].changed[0].after is not None
+    document = plan_document(planned)
+    assert sum(document["stages"].values()) == document["layouts"] == len(planned.standings)
+    first = document["ranking"][0]
+    hours = first["cost"]["gpu_hours_per_1000_good"]
+    assert hours == pytest.approx(2 / 3600 / (planned.winner.rate * 0.9) * 1000)
+    assert first["cost"]["price_per_1000_good"] == pytest.approx(3.0 * hours)
+    assert 0 < first["share_of_bound"] <= 1
+    best = next(s for s in planned.standings if s.candidate == planned.winner.candidate)
+    assert planned.winner.rate <= best.served_ps * 1.05  # equal lengths: nothing is cheaper than the mean
+
+
+def test_no_time_gives_a_partial_plan_or_a_reason() -> None:
+    asked = Asked(question(), Space((Gpus(PROFILE, 2),)), halving=QUICK)
+    ticks = iter(range(10_000))
+    crew = Crew(1, budget_s=1.0, clock=lambda: float(next(ticks)))
+    with crew, pytest.raises(LoadgenError, match="no layout was measured"):
+        make_plan(asked, crew, lambda stage, done, total: None)
+
+
+def test_limits_that_nothing_holds_have_a_reason() -> None:
+    asked = Asked(question(goodput="ttft:1 tpot:30"), Space((Gpus(PROFILE, 1),)), halving=QUICK)
+    with Crew(1) as crew, pytest.raises(LoadgenError, match="miss the TTFT limit"):
+        make_plan(asked, crew, lambda stage, done, total: None)
+
+
+def test_a_lead_within_its_interval_is_no_difference() -> None:
+    noisy = rank([standing(APART, [10.2, 9.9, 10.3]), standing(COLOCATED, [10.0, 10.0, 10.0])], (0.9,))
+    assert noisy[1].tied
+    assert verdict(noisy).startswith("No difference shown")
+    assert "do not disaggregate" in verdict(noisy)
+    clear = rank([standing(APART, [13.0, 13.1, 13.2]), standing(COLOCATED, [10.0, 10.1, 10.2])], (0.9,))
+    assert not clear[1].tied
+    assert verdict(clear).startswith("Disaggregated: the best colocated layout is 22.9 %")
+    reverse = rank([standing(APART, [10.0, 10.1, 10.2]), standing(COLOCATED, [13.0, 13.1, 13.2])], (0.9,))
+    assert verdict(reverse).startswith("Do not disaggregate: the best disaggregated layout is 22.9 %")
+
+
+def test_layouts_that_came_farther_go_first() -> None:
+    rows = rank([standing(APART, [12.0], Stage.SCREEN), standing(COLOCATED, [10.0], Stage.FINAL)], (0.9,))
+    assert rows[0].candidate is COLOCATED
+
+
+def test_the_front_has_nobody_beaten_at_everything() -> None:
+    rows = rank([standing(APART, [10.0]), standing(COLOCATED, [12.0])], (0.9,))
+    fast = replace(rows[0], ttft_p99_ms=100.0, tpot_p99_ms=10.0)
+    slow = replace(rows[1], ttft_p99_ms=200.0, tpot_p99_ms=20.0)
+    assert pareto([fast, slow]) == [fast]
+    assert pareto([fast, replace(slow, tpot_p99_ms=5.0)]) == [fast, replace(slow, tpot_p99_ms=5.0)]
+
+
+def test_a_layout_document_reads_back_as_what_it_was(tmp_path: Path) -> None:
+    file = tmp_path / "layout.yaml"
+    for candidate in (COLOCATED, APART):
+        file.write_text(layout_text(candidate, ("a comment",)))
+        assert read_layout(file, PROFILE, 256) == candidate
+
+
+def test_two_colocated_kinds_have_no_document() -> None:
+    twice = Candidate((*COLOCATED.parts, Part(Role.BOTH, 1, Engine(f"{PROFILE}?gib=96"))))
+    with pytest.raises(LoadgenError, match="one pool of each role"):
+        layout_text(twice)
+
+
+def test_gpus_in_words() -> None:
+    assert gpu_groups("8", PROFILE) == (Gpus(PROFILE, 8),)
+    mixed = gpu_groups("4x h200-sxm + 2x h200-sxm?gib=96@2.5", PROFILE)
+    assert mixed == (Gpus(PROFILE, 4), Gpus(f"{PROFILE}?gib=96", 2, 2.5))
+    for bad in ("0", "eight", "4x h200-sxm + 4x h200-sxm", "-1"):
+        with pytest.raises(LoadgenError, match="gpus:"):
+            gpu_groups(bad, PROFILE)
+
+
+def test_thresholds_follow_the_prompts() -> None:
+    assert thresholds_of(question().sample) == (16, 993)
+
+
+@pytest.mark.parametrize("limits", ["itl_p99:50", "ttft:0", ""])
+def test_limits_that_a_simulation_cannot_judge_are_refused(limits: str) -> None:
+    with pytest.raises(LoadgenError):
+        Question(Catalogue().mix(["azure-conv"]), build_policy([limits]))
+
+
+def test_more_of_what_does_not_bind_is_worth_nothing() -> None:
+    effort = replace(BRIEF, seeds=2, judged=80, precision=0.04)
+    with Crew(1) as crew:
+        rows = {w.what: w for w in worth(COLOCATED, question(), 60.0, crew, effort)}
+    assert rows["+20 % arithmetic"].share > 0.08  # prompts are computed all the time
+    assert abs(rows["+10 % HBM capacity"].share) < 0.02
+    assert rows["2x link for KV"].share == 0  # nothing moves
+    assert rows["+1 GPU (both worker)"].gain > rows["+20 % arithmetic"].gain
+
+
+def test_a_place_that_waits_for_its_prompt_is_the_prompts_fault() -> None:
+    """KV looks neither full nor empty then; what tells is that those who hold it are not computed yet."""
+    candidate = Candidate((Part(Role.PREFILL, 1, Engine(PROFILE)), Part(Role.DECODE, 1, Engine(PROFILE, seqs=64))), 16)
+    asked = question("fixed isl=4000 osl=200", "ttft:400 tpot:40")
+    seen = accounted(candidate.layout(), candidate, asked, 30.0, BRIEF)
+    assert seen.uncomputed > 0.5
+    found = bottleneck_of(seen)
+    assert (found.resource, found.where) == (Limit.COMPUTE, "prefill")

@@ -1,0 +1,107 @@
+"""Virtual time in strides equals virtual time step by step, exactly."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.simulated.cost.linear import LinearCost
+from engine.simulated.limits import Limits
+from engine.simulated.virtual import Event, Job, VirtualEngine
+from engine.simulated.waiting import Policy
+from tests.engine.simulated.timeline import Timeline
+
+COSTS = st.sampled_from(
+    [
+        LinearCost(base_s=1e-3, token_s=1e-5, context_token_s=1e-6, token_pair_s=1e-8),
+        LinearCost(base_s=2.0**-10),  # exact in binary, so that arrivals can fall on the end of a step
+        LinearCost(context_token_s=3e-5),
+    ]
+)
+
+
+@st.composite
+def limits(draw: st.DrawFn) -> Limits:
+    return Limits(
+        block_size=draw(st.sampled_from((2, 4, 16))),
+        blocks=draw(st.integers(8, 40)),
+        max_num_seqs=draw(st.sampled_from((1, 2, 4, 16))),
+        max_batched_tokens=draw(st.sampled_from((16, 64))),
+        max_model_len=draw(st.sampled_from((64, 1000))),
+        long_prefill_threshold=draw(st.sampled_from((0, 0, 8))),
+        watermark_blocks=draw(st.sampled_from((0, 0, 2))),
+        policy=draw(st.sampled_from(Policy)),
+        caching=draw(st.booleans()),
+    )
+
+
+@st.composite
+def workload(draw: st.DrawFn, bounds: Limits) -> tuple[list[tuple[float, Job]], list[tuple[float, str]]]:
+    room = min(bounds.blocks * bounds.block_size, bounds.max_model_len) - 1
+    grid = draw(st.sampled_from((2.0**-10, 0.0007)))
+    arrivals, aborts = [], []
+    for index in range(draw(st.integers(1, 10))):
+        prompt = draw(st.integers(1, max(1, room // 2)))
+        external = draw(st.sampled_from((0, 0, prompt)))
+        job = Job(
+            f"r{index}",
+            prompt,
+            draw(st.integers(1, 80)),
+            shared=tuple(range(draw(st.integers(0, prompt // bounds.block_size)))),
+            priority=draw(st.integers(0, 2)),
+            hold=draw(st.booleans()),
+            external=external,
+        )
+        at = draw(st.integers(0, 60)) * grid
+        arrivals.append((at, job))
+        if draw(st.integers(0, 4)) == 0:
+            aborts.append((at + draw(st.integers(0, 60)) * grid, job.request_id))
+    return sorted(arrivals, key=lambda pair: pair[0]), aborts
+
+
+def lru(engine: VirtualEngine) -> list[tuple[int, int]]:
+    return [(block.key, block.count) for block in engine.scheduler.pool._evictable]
+
+
+def same(one: VirtualEngine, other: VirtualEngine) -> None:
+    assert (one.steps, one.now_s, one.generated_tokens) == (other.steps, other.now_s, other.generated_tokens)
+    assert one.counters == other.counters
+    assert lru(one) == lru(other)
+    assert one.scheduler.pool.used == other.scheduler.pool.used == 0
+
+
+@settings(max_examples=400, deadline=None)
+@given(data=st.data(), cost=COSTS)
+def test_strides_and_single_steps_agree_on_every_event_time_and_block(data: st.DataObject, cost: LinearCost) -> None:
+    bounds = data.draw(limits())
+    arrivals, aborts = data.draw(workload(bounds))
+    strides, steps = Timeline(arrivals, aborts), Timeline(arrivals, aborts)
+    fast = strides.run(bounds, cost, closed_form=True)
+    slow = steps.run(bounds, cost, closed_form=False)
+    assert strides.log == steps.log
+    same(fast, slow)
+
+
+@settings(max_examples=400, deadline=None)
+@given(data=st.data(), cost=COSTS)
+def test_moving_sequences_together_changes_nothing(data: st.DataObject, cost: LinearCost) -> None:
+    bounds = data.draw(limits())
+    arrivals, aborts = data.draw(workload(bounds))
+    together, alone = Timeline(arrivals, aborts), Timeline(arrivals, aborts)
+    cohort = together.run(bounds, cost, together=True)
+    single = alone.run(bounds, cost, together=False)
+    assert [sorted_at(together.log), cohort.counters] == [sorted_at(alone.log), single.counters]
+    same(cohort, single)
+
+
+def sorted_at(log: list[Event]) -> list[tuple[float, str, str]]:
+    """Answers that end in the same step may be reported in any order."""
+    return sorted((event.time_s, event.kind.value, event.request_id) for event in log)
+
+
+def test_a_long_answer_takes_few_turns() -> None:
+    bounds = Limits(block_size=16, blocks=10_000, max_num_seqs=8, max_batched_tokens=2048, max_model_len=100_000)
+    cost = LinearCost(base_s=1e-3, context_token_s=1e-9)
+    arrivals = [(0.0, Job(f"r{index}", 100, 10_000 + index)) for index in range(8)]
+    timeline = Timeline(arrivals)
+    engine = timeline.run(bounds, cost, closed_form=True)
+    assert engine.generated_tokens == 8 * 10_000 + 28
+    assert timeline.turns < 25

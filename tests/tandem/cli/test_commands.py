@@ -1,0 +1,320 @@
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tandem.cli.app import app
+from tandem.cli.failure import CliError, Exit
+from tests.tandem.cli.fake_gateway import DECISION, STATUS, FakeGateway, fake_gateway
+
+COMMANDS = [
+    "up",
+    "down",
+    "status",
+    "explain",
+    "drain",
+    "role",
+    "gateway",
+    "worker",
+    "profile",
+    "recalibrate",
+    "manifest",
+    "models fetch",
+    "config show",
+    "config check",
+]
+
+
+@pytest.fixture
+def gateway() -> Iterator[FakeGateway]:
+    with fake_gateway() as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No command may depend on this repository being the current directory."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "160")
+
+
+def tandem(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments))
+
+
+def command(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    """The real thing, with its exit status and its stderr."""
+    return subprocess.run([sys.executable, "-m", "tandem", *arguments], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_teaches_with_an_example(name: str) -> None:
+    result = tandem(*name.split(), "--help")
+    assert result.exit_code == 0
+    assert f"tandem {name}" in result.output.split("Example", 1)[1]
+
+
+def test_no_command_imports_torch_an_engine_or_the_gateway_at_start() -> None:
+    heavy = ("torch", "vllm", "transformers", "numpy", "fastapi", "grpc", "httpx", "pydantic")
+    script = f"import sys, tandem.cli.app; print([m for m in {heavy!r} if m in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
+
+
+def test_status_shows_pools_workers_pairs_and_requests(gateway: FakeGateway) -> None:
+    result = tandem("status", "--endpoint", gateway.url)
+    assert result.exit_code == 0
+    for shown in (
+        "gw-1: disaggregated",
+        "25,600",  # KV tokens of the decode pool
+        "25 %",  # used
+        "10 %",  # reserved
+        "3 faults in a row",
+        "prefill-0 → decode-0",
+        "shm",
+        "3.5 GB/s",
+        "1.5 GB",
+        "3.0 GB/s",  # in use
+        "3 decoding",
+        "4 wait for KV",
+        "104 ms",
+        "120/196",  # promised, of what the pool leaves
+        "1/4",  # the pool
+        "0.4 %",
+        "3,210",  # recomputed
+        "Policy blue-7: forecast, 7 admitted",
+        "0.95",  # came/estimated
+        "87,654",
+        "4 default (normal)",
+        "3 queue_full",
+        "default: a fairness budget is spent",
+    ):
+        assert shown in result.output
+
+
+def test_explain_shows_estimate_candidates_and_why(gateway: FakeGateway) -> None:
+    result = tandem("explain", "r1", "--endpoint", gateway.url)
+    assert result.exit_code == 0
+    assert gateway.requests[0][:2] == ("GET", "/tandem/v1/decisions/r1")
+    said = " ".join(result.output.split())
+    for shown in (
+        "r1: class default, policy blue-7 (forecast), 3.2 s ago",
+        "expected 120 (half 100, 90 % 250, 99 % 400); counted with 180 tokens",
+        "placed decode-0 (handoff)",
+        "decode-0 fits remote 0.510 102 16",
+        "answered with 77 tokens, ended by stop",
+    ):
+        assert shown in said
+    as_json = tandem("explain", "r1", "--json", "--endpoint", gateway.url)
+    assert json.loads(as_json.output) == DECISION
+
+
+def test_status_as_json_is_the_gateways_document(gateway: FakeGateway) -> None:
+    result = tandem("status", "--json", "--endpoint", gateway.url)
+    assert json.loads(result.output) == STATUS
+
+
+def test_the_api_key_is_sent_from_the_environment(gateway: FakeGateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TANDEM_API_KEY", "k1")
+    monkeypatch.setenv("TANDEM_ENDPOINT", gateway.url)
+    assert tandem("status").exit_code == 0
+    assert gateway.requests[0][2] == "Bearer k1"
+
+
+@pytest.mark.parametrize(("flags", "resume"), [((), False), (("--resume",), True)])
+def test_drain_and_resume(gateway: FakeGateway, flags: tuple[str, ...], resume: bool) -> None:
+    result = tandem("drain", "decode-0", *flags, "--endpoint", gateway.url)
+    assert result.exit_code == 0
+    method, path, _, body = gateway.requests[0]
+    assert (method, path) == ("POST", "/tandem/v1/workers/decode-0/drain")
+    assert body == {"resume": resume}
+    assert ("3 requests" in result.output) is not resume
+
+
+def test_a_role_is_changed(gateway: FakeGateway) -> None:
+    result = tandem("role", "decode-0", "prefill", "--endpoint", gateway.url)
+    assert result.exit_code == 0
+    assert result.output == "decode-0 is prefill now; it was decode\n"
+    method, path, _, body = gateway.requests[0]
+    assert (method, path, body) == ("POST", "/tandem/v1/workers/decode-0/role", {"role": "prefill"})
+    assert "decode already" in tandem("role", "decode-0", "decode", "--endpoint", gateway.url).output
+
+
+def test_a_role_that_does_not_exist_is_wrong_usage(gateway: FakeGateway) -> None:
+    assert command("role", "decode-0", "chef", "--endpoint", gateway.url).returncode == Exit.USAGE
+    assert not gateway.requests
+
+
+def test_a_refusal_is_the_gateways_own_words(gateway: FakeGateway) -> None:
+    gateway.refusal = (404, "no worker decode-9")
+    result = tandem("drain", "decode-9", "--endpoint", gateway.url)
+    assert isinstance(result.exception, CliError)
+    assert result.exception.status is Exit.FAILED
+    assert "no worker decode-9" in str(result.exception)
+
+
+def test_an_unreachable_gateway_names_the_fix() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    result = command("status", "--endpoint", f"http://127.0.0.1:{port}")
+    assert result.returncode == Exit.UNREACHABLE
+    assert "tandem up" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_port_in_use_names_its_owner_and_the_fix() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        result = command("up", "--engine", "simulated", "--port", str(port))
+    assert result.returncode == Exit.UNMET
+    assert f"port {port}" in result.stderr
+    assert f"pid {os.getpid()}" in result.stderr
+    assert "--port" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [("worker", "--role", "both", "--engine", "simulated", "--port"), ("gateway", "--grpc-port")]
+)
+def test_every_port_in_use_is_found_before_anything_loads(arguments: tuple[str, ...]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        result = command(*arguments, str(port))
+    assert result.returncode == Exit.UNMET
+    assert f"port {port} of 127.0.0.1: it is in use by" in result.stderr
+    assert arguments[-1] in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_an_answer_that_is_not_a_gateways_is_told_from_a_refusal() -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:  # answers every method with HTML
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        result = tandem("status", "--endpoint", f"http://127.0.0.1:{server.server_port}")
+        server.shutdown()
+    assert isinstance(result.exception, CliError)
+    assert result.exception.status is Exit.UNREACHABLE
+    assert "is no gateway" in str(result.exception)
+
+
+def test_an_endpoint_needs_no_scheme(gateway: FakeGateway) -> None:
+    assert tandem("status", "--endpoint", gateway.url.removeprefix("http://")).exit_code == 0
+
+
+def test_the_status_fits_80_columns_whatever_the_reasons(gateway: FakeGateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    output = tandem("status", "--endpoint", gateway.url).output
+    assert "3 faults in a row" in output
+    assert "…" not in output
+
+
+def test_a_missing_model_names_the_fix(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    fake = tmp_path / "modules"
+    (fake / "vllm").mkdir(parents=True)  # found is enough: nothing is imported before the model is
+    monkeypatch.setenv("PYTHONPATH", str(fake))
+    result = command("up", "--model", "./absent", "--port", "0")
+    assert result.returncode == Exit.UNMET
+    assert "'./absent' not found" in result.stderr
+    assert "tandem models list" in result.stderr
+
+
+@pytest.mark.parametrize("start", [("up", "--engine", "simulated"), ("gateway",)])
+def test_a_tokenizer_that_cannot_be_used_fails_the_start_at_once(tmp_path: Path, start: tuple[str, ...]) -> None:
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    for directory, cause in (("absent", "absent is not a directory"), ("broken", "has no tokenizer.json")):
+        result = command(*start, "--port", "0", "--set", f"gateway.tokenizer={directory}")
+        assert result.returncode == Exit.UNMET
+        assert cause in result.stderr
+        assert "Traceback" not in result.stderr
+    (broken / "tokenizer.json").write_text("{oops")
+    result = command(*start, "--port", "0", "--set", "gateway.tokenizer=broken")
+    assert result.returncode == Exit.UNMET
+    assert "cannot load broken/tokenizer.json" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("flags", [(), ("--host", "0.0.0.0")])
+def test_up_warns_loudly_of_what_is_open_to_the_network(flags: tuple[str, ...]) -> None:
+    result = command("up", "--engine", "simulated", "--port", "0", "--set", "gateway.tokenizer=absent", *flags)
+    assert result.returncode == Exit.UNMET  # it need not start for this
+    assert ("warning: OPEN TO THE NETWORK: HTTP on 0.0.0.0" in result.stderr) is bool(flags)
+
+
+def test_up_looks_for_the_tokenizer_of_its_model_before_anything_is_loaded(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "modules" / "vllm").mkdir(parents=True)  # found is enough: it must not come to an import
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "modules"))
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text("{}")
+    result = command("up", "--model", "./model", "--port", "0")
+    assert result.returncode == Exit.UNMET
+    assert "model has no tokenizer.json" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("up", "--engine", "simulatd"), "engine.backend"),
+        (("up", "--set", "gateway.prot=1"), "did you mean port?"),
+        (("up", "--decode", "1"), "needs at least one prefill"),
+        (("worker", "--role", "bth"), "worker.role"),
+        (("config", "check", "absent.yaml"), "cannot read absent.yaml"),
+    ],
+)
+def test_a_wrong_setting_is_named(arguments: tuple[str, ...], said: str) -> None:
+    result = command(*arguments)
+    assert result.returncode == Exit.CONFIG
+    assert said in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("up", "--prefill", "-1"),
+        ("upp",),
+        ("up", "--set", "novalue"),
+        ("up", "--colocated", "0"),
+        ("gateway", "--worker", "no-port"),
+    ],
+)
+def test_wrong_usage_has_its_own_status(arguments: tuple[str, ...]) -> None:
+    assert command(*arguments).returncode == Exit.USAGE
+
+
+def test_config_show_merges_and_masks(tmp_path: Path) -> None:
+    file = tmp_path / "layout.yaml"
+    file.write_text("gateway: {api_keys: {acme: hunter2}, port: 9000}")
+    result = tandem("config", "show", "-c", str(file), "--set", "gateway.drain_s=5")
+    assert "port: 9000" in result.output
+    assert "drain_s: 5" in result.output
+    assert "hunter2" not in result.output
+
+
+def test_config_show_all_is_a_valid_document(tmp_path: Path) -> None:
+    file = tmp_path / "layout.yaml"
+    file.write_text(tandem("config", "show", "--all").output)
+    result = tandem("config", "check", str(file))
+    assert result.exit_code == 0
+    assert "1 prefill (TP 1), 1 decode (TP 1)" in result.output
+
+
+def test_down_without_anything_running_says_where_it_looked() -> None:
+    result = command("down", "--port", "1234")
+    assert result.returncode == Exit.FAILED
+    assert "nothing runs on port 1234" in result.stderr
+
+
+def test_models_list_names_the_demo_model() -> None:
+    result = tandem("models", "list")
+    assert "SmolLM2-135M-Instruct" in result.output
+    assert "not fetched" in result.output

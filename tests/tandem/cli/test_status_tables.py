@@ -1,0 +1,38 @@
+"""What the tables say, and what they must not pretend to know."""
+
+from io import StringIO
+
+from rich.console import Console
+
+from gateway.cluster.snapshot import ClusterSnapshot, PairSnapshot
+from gateway.cluster.states import PairState
+from gateway.policy.control.rows import BucketRow, EarlyRow, PolicySnapshot
+from tandem.cli.status_tables import render
+
+
+def shown(snapshot: ClusterSnapshot, policy: PolicySnapshot | None = None) -> str:
+    console = Console(file=StringIO(), width=80)
+    console.print(render(snapshot, policy))
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue()
+
+
+def test_a_pairs_link_is_called_inferred_on_one_line() -> None:
+    pair = PairSnapshot("p0", "d0", PairState.USABLE, "", "rdma", 1e9, 0.1, 5, 500, 0.5, 0)
+    lines = shown(ClusterSnapshot("g", "disaggregated", "", (), (pair,), {}, 0)).splitlines()
+    assert any("p0 → d0" in line and "rdma" in line for line in lines)
+    assert sum("inferred" in line and "measured" in line for line in lines) == 1
+    assert "inferred" not in shown(ClusterSnapshot("g", "colocated", "", (), (), {}, 0))
+
+
+def test_answers_by_length_and_early_refusals_in_hindsight_are_shown() -> None:
+    policy = PolicySnapshot(
+        "v1",
+        "forecast",
+        buckets=(BucketRow("toy", "257-1024", 1234, 1, 20, 3000, 900, 45_000, 700_000),),
+        early=(EarlyRow("ttft_unreachable", 90, 10, 3, 0), EarlyRow("decode_overloaded", 0, 0, 0, 2)),
+    )
+    lines = shown(ClusterSnapshot("g", "colocated", "", (), (), {}, 0), policy).splitlines()
+    assert any(line.split() == ["toy", "257-1024", "1,234", "20", "3,000", "900", "45,000"] for line in lines)
+    assert "Refused early as ttft_unreachable: 90 % of 100 rightly (3 not to be judged)" in lines
+    assert "Refused early as decode_overloaded: none judged yet (2 open)" in lines

@@ -1,0 +1,1 @@
+"""NIXL set-up: what has to happen inside the engine's own processes for KV to move well."""
