@@ -59,6 +59,7 @@ class Ledger:
         self.expected = Expected(
             shape.blocks_total, shape.block_size_tokens, shape.max_model_len, admission or Admission()
         )
+        self.freed: Callable[[], None] = lambda: None  # called when a grant is charged less than before
         self._clock = clock
         self._name = name
         self._numbers = count(1)
@@ -333,3 +334,5 @@ class Ledger:
         self._certain_blocks += charge.certain - before.certain
         self._waiting_blocks += charge.waiting - before.waiting
         self._promised += charge.sequences - before.sequences
+        if charge.blocks < before.blocks:
+            self.freed()

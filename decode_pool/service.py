@@ -8,6 +8,7 @@ from decode_pool.attachment import Attachment, Pool
 from decode_pool.expected import Admission
 from decode_pool.ledger import Ledger, Load, Shape
 from decode_pool.pulls import PullGate
+from decode_pool.refused import Refused
 from decode_pool.wire import Malformed, decode_command, encode_frame
 from engine.dispatcher import Dispatcher
 from engine.duty import Duty
@@ -60,6 +61,8 @@ class DecodeService:
             name=info.epoch,
             admission=self._limits.admission,
         )
+        self.refused = Refused()
+        self.ledger.freed = self.refused.freed
         self.gate = PullGate(self._limits.max_pulls)
         self.epochs = Epochs()
         self._pool = Pool(
@@ -86,7 +89,9 @@ class DecodeService:
         load = self.load()
         if refusal is not None:
             return self.ledger.refusal(_REFUSALS[refusal.kind], request, load)
-        return self.ledger.reserve(request, load)
+        reply = self.ledger.reserve(request, load)
+        self.refused.answered(request.gateway_id, reply)
+        return reply
 
     async def renew(self, renew: RenewReservation) -> bool:
         return self.ledger.renew(renew.reservation_id, renew.gateway_id)
@@ -171,4 +176,5 @@ class DecodeService:
         finally:
             self._attachments.remove(attachment)
             if all(other.gateway_id != attachment.gateway_id for other in self._attachments):
+                self.refused.left(attachment.gateway_id)
                 self.ledger.abandon(attachment.gateway_id, self._limits.abandon_s)

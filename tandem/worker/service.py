@@ -12,6 +12,8 @@ from tandem.worker.state import StateKeeper
 from transfer.epochs import Epochs
 
 MIN_INTERVAL_S = 0.02
+#: How often at most gateways that were refused hear of room: every state makes all of them look at their lines.
+ROOM_EVERY_S = 0.1
 
 
 class WorkerService:
@@ -31,12 +33,14 @@ class WorkerService:
         self._epochs = epochs
         self._changed = changed
         self._news = asyncio.Event()
+        self._telling: asyncio.TimerHandle | None = None
 
     async def describe(self, _: None) -> WorkerInfo:
         return replace(self._info, role=self._state.duty.role)
 
     async def watch(self, interval_s: float) -> AsyncIterator[WorkerState]:
-        """A snapshot now, one every interval, and one at once when role, drain or health change."""
+        """A snapshot now, one every interval, and one at once when role, drain or health change;
+        one within `ROOM_EVERY_S` when room came free that a gateway had been refused."""
         interval_s = max(MIN_INTERVAL_S, interval_s)
         while True:
             news = self._news
@@ -67,6 +71,18 @@ class WorkerService:
 
     async def announce(self) -> None:
         """Wakes every watcher."""
+        self._wake()
+        await self._changed()
+
+    def room(self) -> None:
+        """What came free may be what a refused gateway waits for; until the next state it would lie idle."""
+        if self._telling is None:
+            self._telling = asyncio.get_running_loop().call_later(ROOM_EVERY_S, self._tell)
+
+    def _tell(self) -> None:
+        self._telling = None
+        self._wake()
+
+    def _wake(self) -> None:
         news, self._news = self._news, asyncio.Event()
         news.set()
-        await self._changed()

@@ -60,6 +60,7 @@ class Worker:
         self.decode = DecodeService(self.dispatcher, self.duty, self.info, clock, limits, self._works_for_others)
         self.state = StateKeeper(self.duty, self.dispatcher, self.prefill, self.decode, clock, config.stall_s)
         self.service = WorkerService(engine, self.info, self.state, self.decode.epochs, self.publish_health)
+        self.decode.refused.room = self.service.room
         self._health: Health | None = None
 
     def methods(self) -> list[Bound]:

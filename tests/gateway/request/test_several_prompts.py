@@ -13,6 +13,7 @@ from gateway.request.phase import Phase
 from proto.reservation import Refusal, Reservation, ReserveRequest
 from proto.worker import Role
 from tests.gateway.fleet import FOUR, PAIR, SOLO, Fleet, config, expected, fleet, intent, prompt, until
+from tests.waiting import HANG_S
 
 #: Tokens of an answer that takes, with its prompt of 40, 5 of a worker's blocks under the rule that believes max_tokens.
 WIDE = 40
@@ -52,8 +53,10 @@ async def test_nothing_is_held_or_computed_while_one_of_them_waits() -> None:
 
 
 async def test_a_worker_that_refuses_the_second_gets_the_first_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This gateway does not know what another has taken: the worker says so, and the whole request goes on waiting."""
-    slow = config(**DECLARED, health={"watch_interval_s": 30.0, "stale_after_s": 60.0})
+    """This gateway does not know what another has taken: the worker says so, and the whole request goes on waiting.
+
+    When there is room the worker says so, too: the next state is far away."""
+    slow = config(**DECLARED, health={"watch_interval_s": 10 * HANG_S, "stale_after_s": 20 * HANG_S})
     async with fleet(SOLO, kv_blocks=12, settings=slow) as one:
         ledger, engine = one.members["b0"].worker.decode, one.members["b0"].engine
         foreign = await ledger.reserve(ReserveRequest("other-gateway", "r", 40, 40, 30.0))

@@ -73,6 +73,26 @@ async def test_watch_tells_of_a_drain_without_waiting_for_the_interval() -> None
         assert (await asyncio.wait_for(anext(states), HANG_S)).draining
 
 
+async def test_watch_tells_a_gateway_that_was_refused_of_room_without_waiting_for_the_interval() -> None:
+    async with serve(Role.DECODE, kv_blocks=8) as served:
+        states = watch(served, 10 * HANG_S)
+        await anext(states)
+        held = await served.client.reserve(40, 40)
+        await served.client.refusal(40, 40)
+        await served.client.release_reservation(held)
+        assert (await asyncio.wait_for(anext(states), HANG_S)).blocks_reserved == 0
+
+
+async def test_nobody_is_told_of_room_that_nobody_was_refused() -> None:
+    async with serve(Role.DECODE, kv_blocks=8) as served:
+        states = watch(served, 10 * HANG_S)
+        await anext(states)
+        await served.client.release_reservation(await served.client.reserve(40, 40))
+        await served.client.refusal(40, 4000)  # would never fit
+        await served.client.release_reservation(await served.client.reserve(40, 40))
+        assert served.worker.service._telling is None
+
+
 async def test_r48_occupancy_matches_the_engine_and_returns_to_zero() -> None:
     async with serve(Role.DECODE) as served, served.client.attached() as stream:
         sequence = await stream.start(await served.client.reserve(160, 100), work("r1", 160, 4000))

@@ -1,0 +1,71 @@
+"""Who hears of room, and from when until when."""
+
+import pytest
+
+from decode_pool.ledger import Ledger, Load, Shape
+from decode_pool.refused import Refused
+from proto.reservation import Refusal, RefusalReason, Reservation, ReserveRequest
+
+GRANT = Reservation("w-1", 5, 30.0)
+
+
+def refusal(reason: RefusalReason) -> Refusal:
+    return Ledger(Shape(8, 16, 4, 1024), lambda: 0.0).refusal(reason, ReserveRequest("g", "r", 40, 40, 30.0), Load())
+
+
+@pytest.fixture
+def told() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def refused(told: list[str]) -> Refused:
+    made = Refused()
+    made.room = lambda: told.append("room")
+    return made
+
+
+@pytest.mark.parametrize("reason", [RefusalReason.KV_BUSY, RefusalReason.SLOTS_BUSY])
+def test_whoever_found_no_room_hears_of_all_that_comes_free_until_a_grant(
+    refused: Refused, told: list[str], reason: RefusalReason
+) -> None:
+    refused.answered("g", refusal(reason))
+    refused.freed()
+    refused.freed()
+    assert len(told) == 2
+    refused.answered("g", GRANT)
+    refused.freed()
+    assert len(told) == 2
+
+
+@pytest.mark.parametrize("reason", [RefusalReason.NEVER_FITS, RefusalReason.DRAINING, RefusalReason.WRONG_ROLE])
+def test_room_is_no_news_to_whoever_was_refused_for_something_else(
+    refused: Refused, told: list[str], reason: RefusalReason
+) -> None:
+    refused.answered("g", refusal(reason))
+    refused.freed()
+    assert told == []
+
+
+def test_a_grant_to_another_gateway_changes_nothing(refused: Refused, told: list[str]) -> None:
+    refused.answered("g", refusal(RefusalReason.KV_BUSY))
+    refused.answered("other", GRANT)
+    refused.freed()
+    assert told == ["room"]
+
+
+def test_a_gateway_that_has_left_is_forgotten(refused: Refused) -> None:
+    refused.answered("g", refusal(RefusalReason.KV_BUSY))
+    refused.left("g")
+    assert len(refused) == 0
+
+
+def test_a_ledger_tells_when_it_charges_less() -> None:
+    told: list[str] = []
+    ledger = Ledger(Shape(8, 16, 4, 1024), lambda: 0.0)
+    ledger.freed = lambda: told.append("freed")
+    grant = ledger.reserve(ReserveRequest("g", "r", 40, 40, 30.0), Load())
+    assert isinstance(grant, Reservation)
+    assert told == []
+    ledger.release(grant.reservation_id)
+    assert told == ["freed"]
