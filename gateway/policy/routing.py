@@ -147,9 +147,24 @@ Links = Mapping[str, Link]
 
 
 @dataclass(frozen=True, slots=True)
+class Way:
+    """One way for a prompt, as it was weighed: where it is decoded and computed, and after how many tokens of the answer
+    it is handed over (0: never). `load` is what it is chosen by, the less the better; times are predictions in s."""
+
+    worker_id: str
+    computed_by: str
+    first_tokens: int
+    load: float
+    first_token_s: float
+    step_s: float
+    kv_share: float
+
+
+@dataclass(frozen=True, slots=True)
 class Placement:
     """`also`: where the other prompts of the same request go, in their order. `prefill_id`: who computes the prompt, where
-    that is decided already; else it is chosen when the prompt is sent.
+    that is decided already; else it is chosen when the prompt is sent. `first_tokens`: of the answer, that come before
+    the hand-off; 0 where the configuration says how many. `ways`: what it was chosen from, where ways are weighed.
     """
 
     worker_id: str
@@ -157,6 +172,8 @@ class Placement:
     reason: str
     also: tuple["Placement", ...] = ()
     prefill_id: str = ""
+    first_tokens: int = 0
+    ways: tuple[Way, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Fluid roles: every worker may prefill and decode, and each request gets the way that suits the fleet now. Pure."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from gateway.policy.roles.book import Book
@@ -19,12 +19,15 @@ from gateway.policy.routing import (
     PrefillCandidate,
     Rules,
     Wait,
+    Way,
     able_to_decode,
 )
 from proto.worker import Role
 
 #: How much the worst of several loads counts more than the others when ways are compared.
 _SHARPNESS = 4
+#: Ways that a placement tells of, the best first.
+_TOLD = 6
 #: What a step may hold beside the answers and one prompt's chunk.
 _SPARE_TOKENS = 16
 
@@ -71,14 +74,18 @@ class Fluid:
 
     # what happens
 
-    def taken(self, key: str, placement: Placement, need: Need, cached_tokens: int = 0) -> None:
-        """A worker has promised KV. `cached_tokens`: found where the prompt is computed."""
+    def taken(
+        self, key: str, placement: Placement, need: Need, cached_tokens: int = 0, *, arrives: bool = True
+    ) -> None:
+        """A worker has promised KV, or is being asked. `cached_tokens`: found where the prompt is computed. `arrives`
+        False: it has been taken before, and is not one more that comes."""
         self.ended(key)
         uncached = max(1, need.prompt_tokens - cached_tokens)
         output, context = _output(need), _context(need)
         trip = _Trip(placement.worker_id, placement.prefill_id or placement.worker_id, uncached, context, output)
         self._trips[key] = trip
-        self._demand.arrived(self._clock(), need.prompt_tokens, uncached, output)
+        if arrives:
+            self._demand.arrived(self._clock(), need.prompt_tokens, uncached, output)
         self.book(trip.prefill).backlog_tokens += uncached
         self.book(trip.decode).enter(context, output, handed=trip.handed)
 
@@ -143,27 +150,37 @@ class Fluid:
         self._look(fleet)
         fitting = [one for one in fitting if one.worker_id not in avoid] or fitting
         roomy = [d for d in fitting if d.worker_id not in self.leaning and self._held(d, need) <= 1]
-        return min(self._ways(need, fleet, roomy or fitting), key=lambda way: way[:2])[2]
+        ways = sorted(self._ways(need, fleet, roomy or fitting), key=lambda way: (way.load, way.computed_by))
+        return _placement(ways, {one.worker_id: one.role for one in fitting})
 
-    def _ways(
-        self, need: Need, fleet: Fleet, decoders: Sequence[DecodeCandidate]
-    ) -> list[tuple[float, str, Placement]]:
+    def _ways(self, need: Need, fleet: Fleet, decoders: Sequence[DecodeCandidate]) -> list[Way]:
         found = []
         for one in decoders:
             uncached = max(1, need.prompt_tokens - one.cached_tokens)
-            total = self._decode_load(one, need, uncached) + self._prefill_load(one.worker_id, uncached)
-            path = Path.COLOCATED if one.role is Role.BOTH else Path.LOCAL
-            found.append((total, one.worker_id, Placement(one.worker_id, path, "fluid")))
+            step_s, held = self._decoded(one, need, uncached)
+            first_s = self._first_token_s(one.worker_id, uncached)
+            total = self._load(step_s, held, first_s)
+            found.append(Way(one.worker_id, one.worker_id, 0, total, first_s, step_s, held))
         if not (fleet.dedicated or self.leaning):
             return found  # nobody computes for others
-        loads = {one.worker_id: self._decode_load(one, need) for one in decoders}
-        least = min(decoders, key=lambda one: (loads[one.worker_id], one.worker_id))
+        alone = [(*self._decoded(one, need), one) for one in decoders]
+        step_s, held, least = min(alone, key=lambda each: (self._load(each[0], each[1]), each[2].worker_id))
         late = self.knobs.handoff_steps * haste_of(_output(need))
         for other in self._prefillers(fleet, least):
-            total = loads[least.worker_id] + late**_SHARPNESS + self._prefill_load(other.worker_id, need.prompt_tokens)
-            way = Placement(least.worker_id, Path.REMOTE, "fluid", prefill_id=other.worker_id)
-            found.append((total, other.worker_id, way))
+            first_s = self._first_token_s(other.worker_id, need.prompt_tokens)
+            total = self._load(step_s, held, first_s) + late**_SHARPNESS
+            tokens = self._first_tokens(other.worker_id, need)
+            found.append(Way(least.worker_id, other.worker_id, tokens, total, first_s, step_s, held))
         return found
+
+    def _first_tokens(self, worker_id: str, need: Need) -> int:
+        """More than one only while the worker that computes the prompt would keep the aim with this answer in its steps."""
+        if self.knobs.first_tokens < 2:
+            return 1
+        book = self.book(worker_id)
+        chunk = min(book.backlog_tokens, self.chunk_tokens(worker_id))
+        step_s = self.law.step_s(book.answers + 1, book.reading_tokens + need.prompt_tokens, chunk)
+        return self.knobs.first_tokens if step_s <= self.knobs.tpot_share * self.aims.tpot_s else 1
 
     def _prefillers(self, fleet: Fleet, decode: DecodeCandidate) -> list[PrefillCandidate]:
         partners = fleet.partners(decode.worker_id)
@@ -173,17 +190,21 @@ class Fluid:
         """The share of its KV that the worker's answers would hold."""
         return (self.book(one.worker_id).context_tokens + _context(need)) / (self.knobs.kv_share * _kv_tokens(one))
 
-    def _decode_load(self, one: DecodeCandidate, need: Need, prompt_tokens: int = 0) -> float:
-        """With the answer, and with so many prompt tokens more: their chunks make the steps of its answers longer."""
+    def _decoded(self, one: DecodeCandidate, need: Need, prompt_tokens: int = 0) -> tuple[float, float]:
+        """The step and the share of KV held with the answer there, and with so many prompt tokens more: their chunks make
+        the steps of its answers longer."""
         book = self.book(one.worker_id)
         chunk = min(book.backlog_tokens + prompt_tokens, self.chunk_tokens(one.worker_id)) if book.answers else 0
         step_s = self.law.step_s(book.promised + 1, book.context_tokens + _context(need), chunk)
-        step = step_s / (self.knobs.tpot_share * self.aims.tpot_s)
-        return float(step**_SHARPNESS + self._held(one, need) ** _SHARPNESS)
+        return step_s, self._held(one, need)
 
-    def _prefill_load(self, worker_id: str, tokens: int) -> float:
-        seconds = self.book(worker_id).first_token_s(tokens, self.law, self.aims, self.knobs)
-        return float((seconds / (self.knobs.ttft_share * self.aims.ttft_s)) ** _SHARPNESS)
+    def _first_token_s(self, worker_id: str, tokens: int) -> float:
+        return self.book(worker_id).first_token_s(tokens, self.law, self.aims, self.knobs)
+
+    def _load(self, step_s: float, held: float, first_token_s: float = 0.0) -> float:
+        step = step_s / (self.knobs.tpot_share * self.aims.tpot_s)
+        first = first_token_s / (self.knobs.ttft_share * self.aims.ttft_s)
+        return float(step**_SHARPNESS + held**_SHARPNESS + first**_SHARPNESS)
 
     def _look(self, fleet: Fleet) -> None:
         """Who leans from now on: those with the least to decode."""
@@ -206,6 +227,22 @@ class Fluid:
         for one in reversed(by_answers):
             if len(self.leaning) > wanted:
                 self.leaning.discard(one.worker_id)
+
+
+def _placement(ways: Sequence[Way], roles: Mapping[str, Role]) -> Placement:
+    """The first of them, with the next ones for whoever asks why."""
+    way, told = ways[0], tuple(ways[:_TOLD])
+    if way.first_tokens:
+        return Placement(
+            way.worker_id,
+            Path.REMOTE,
+            "fluid",
+            prefill_id=way.computed_by,
+            first_tokens=way.first_tokens,
+            ways=told,
+        )
+    path = Path.COLOCATED if roles[way.worker_id] is Role.BOTH else Path.LOCAL
+    return Placement(way.worker_id, path, "fluid", ways=told)
 
 
 def _output(need: Need) -> float:

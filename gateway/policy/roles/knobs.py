@@ -20,7 +20,8 @@ class Knobs:
     """`tpot_share`, `ttft_share`, `kv_share`: how much of a limit, and of a worker's KV, the policy plans to use; the
     rest is for what differs from the mean. `credit_share`: the part of an answer over which a worker may spend what its
     answers have saved. `handoff_steps`: what a hand-off takes of an answer's time, in steps of the worker that receives it.
-    `largest_chunk_tokens`, `smallest_chunk_tokens` bound the prompt tokens of one step.
+    `largest_chunk_tokens`, `smallest_chunk_tokens` bound the prompt tokens of one step; equal where engines take no limit.
+    `first_tokens`: of an answer that is handed over, given before that by a worker that has the time; 1 for none but the first.
 
     `leans` False: nobody ever leans to prefill, so nothing is handed off between fluid workers. `every_s`: how often the split
     is looked at; `gain`: how much more traffic another split must carry to be taken; `memory_s`: over how long the demand is
@@ -35,6 +36,7 @@ class Knobs:
     leans: bool = True
     largest_chunk_tokens: int = 2048
     smallest_chunk_tokens: int = 64
+    first_tokens: int = 1
     every_s: float = 1.0
     gain: float = 0.1
     memory_s: float = 20.0
