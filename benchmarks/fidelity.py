@@ -143,12 +143,12 @@ async def run(args: argparse.Namespace, table: Path) -> Run:
     return Run(compare(gathered["real"], gathered["simulated"], slos(base["real"])), unloaded, use, facts)
 
 
-async def measure(args: argparse.Namespace, table: Path) -> None:
-    """`tandem profile` in a process of its own, with the settings of the pair to come."""
+async def measure(options: str, engine: str, table: Path) -> None:
+    """`tandem profile` in a process of its own, with the settings of the layout to come."""
     say("measuring the engine: tandem profile")
-    options = shlex.split(f"{GRID} {args.options} {args.engine}")
+    words = shlex.split(f"{GRID} {options} {engine}")
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tandem", "profile", "--out", str(table), *options, stdout=sys.stderr
+        sys.executable, "-m", "tandem", "profile", "--out", str(table), *words, stdout=sys.stderr
     )
     try:
         if await process.wait():
@@ -248,7 +248,7 @@ async def main(args: argparse.Namespace) -> Run:
     with TemporaryDirectory(prefix="fidelity-") as folder:
         table = args.table or args.keep or Path(folder) / "table.json"
         if args.table is None:
-            await measure(args, table)
+            await measure(args.options, args.engine, table)
         return await run(args, table.resolve())
 
 

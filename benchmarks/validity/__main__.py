@@ -1,0 +1,100 @@
+"""`python -m benchmarks.validity`: the fleet simulator against the real engine, and against its own engine in real time.
+
+Three layouts at three rates each: half the knee, at it, and a quarter above. Limits and rates come from virtual time
+alone, with a table that is measured first on this machine's real engine, so that no truth is used to choose them. The
+same requests then go to the real engine behind a real gateway (`real`), to the simulated engine in real time behind a
+real gateway (`live`), and through virtual time. `exact` runs the tests that hold virtual time against single steps.
+Ends with status 1 when attainment is off by more than 5 points (real) or 2 (live), or when a step differs.
+"""
+
+import asyncio
+from enum import StrEnum
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+import typer
+import uvloop
+
+from benchmarks.fidelity import OPTIONS, WORKLOAD, measure, say
+from benchmarks.validity import exact
+from benchmarks.validity.cell import Cell
+from benchmarks.validity.contest import LAYOUTS, Question, cells
+from benchmarks.validity.table import HEAD, exactness, explained, noise, row
+from benchmarks.validity.virtual import without_neighbours
+from loadgen.arrivals.process import Arrivals, Kind
+from loadgen.experiment import Experiment
+from loadgen.workload.spec import Catalogue
+
+
+class Part(StrEnum):
+    REAL = "real"
+    LIVE = "live"
+    EXACT = "exact"
+
+
+#: Points of attainment.
+BARS = {Part.REAL: 5.0, Part.LIVE: 2.0}
+
+
+def main(
+    parts: Annotated[str, typer.Option(help=f"Of {', '.join(Part)}.")] = ",".join(Part),
+    layouts: Annotated[str, typer.Option(help=f"Of {', '.join(LAYOUTS)}.")] = ",".join(LAYOUTS),
+    table: Annotated[Path | None, typer.Option(help="Of tandem profile; measured first when not given.")] = None,
+    keep: Annotated[Path | None, typer.Option(help="Where to write the table that is measured.")] = None,
+    profile: Annotated[str, typer.Option(help="For live, instead of the table: a built-in profile.")] = "",
+    workload: Annotated[str, typer.Option(help="As of loadgen.")] = WORKLOAD,
+    requests: Annotated[int, typer.Option(min=2, help="In every run.")] = 80,
+    scale: Annotated[float, typer.Option(help="Limits over the p90 of requests alone.")] = 1.5,
+    seed: Annotated[int, typer.Option(help="Of times and lengths.")] = 1,
+    options: Annotated[str, typer.Option(help="Of tandem up, for the real engine.")] = OPTIONS,
+    engine: Annotated[str, typer.Option(help="The real engine, as options of tandem up.")] = "--engine vllm",
+) -> None:
+    """Prints a row as soon as it is measured."""
+    asked = [Part(part) for part in parts.split(",")]
+    names = layouts.split(",")
+    paced = Experiment(Catalogue().mix([workload]), Arrivals(Kind.POISSON, rate=1.0), seed=seed, count=requests)
+    holds = True
+    with TemporaryDirectory(prefix="validity-") as folder:
+        measured = (table or keep or Path(folder) / "table.json").resolve()
+        if table is None and (Part.REAL in asked or (Part.LIVE in asked and not profile)):
+            uvloop.run(measure(options, engine, measured))
+        if Part.REAL in asked:
+            question = Question.of(f"file:{measured}", paced, scale, names)
+            holds &= uvloop.run(_against(Part.REAL, question, names, f"{options} {engine}"))
+        if Part.LIVE in asked:
+            lonely = profile or f"file:{without_neighbours(measured, Path(folder))}"
+            question = Question.of(lonely, paced, scale, names)
+            holds &= uvloop.run(_against(Part.LIVE, question, names, f"--engine simulated --profile {lonely}"))
+    if Part.EXACT in asked:
+        say("virtual time against single steps")
+        found = exact.run()
+        print(exactness(found))
+        holds &= found.holds
+    raise typer.Exit(0 if holds else 1)
+
+
+async def _against(part: Part, question: Question, names: list[str], engine: str) -> bool:
+    """Whether every cell is within its limit. Real engines need the machine, one layout after another."""
+    found: list[Cell] = []
+
+    async def one_layout(name: str) -> None:
+        async for cell in cells(question, name, engine):
+            print(row(part, cell, BARS[part]), flush=True)
+            found.append(cell)
+
+    print(f"{part}: good is {question.policy.describe()[0]}, in ms\n\n{HEAD}", flush=True)
+    if part is Part.REAL:
+        for name in names:
+            await one_layout(name)
+    else:
+        async with asyncio.TaskGroup() as group:
+            for name in names:
+                group.create_task(one_layout(name))
+    outside = [text for cell in found if (text := explained(part, cell, BARS[part]))]
+    print("\n" + "\n".join([noise(part, found), *outside]) + "\n", flush=True)
+    return not outside
+
+
+if __name__ == "__main__":
+    typer.run(main)

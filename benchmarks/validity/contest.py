@@ -1,0 +1,60 @@
+"""Runs of live layouts, each held against the same requests in virtual time."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from benchmarks.fidelity import Use, say
+from benchmarks.validity.cell import Case, Cell, cell
+from benchmarks.validity.virtual import knee, layout, limits, results
+from loadgen.arms.local import LocalArm
+from loadgen.experiment import Experiment
+from loadgen.slo.policy import Policy
+
+LAYOUTS = {"1P1D": "--prefill 1 --decode 1", "2 colocated": "--colocated 2", "1 colocated": "--colocated 1"}
+#: Rates as shares of the knee.
+LOADS = {"light": 0.5, "knee": 1.0, "above": 1.25}
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """The requests, what is good, and at which rates: all of it known from virtual time alone."""
+
+    profile: str
+    experiment: Experiment
+    policy: Policy
+    cases: tuple[Case, ...]
+
+    @classmethod
+    def of(
+        cls,
+        profile: str,
+        experiment: Experiment,
+        scale: float,
+        names: Sequence[str],
+        loads: Mapping[str, float] = LOADS,
+    ) -> "Question":
+        policy = limits(layout(LAYOUTS["1 colocated"], profile), experiment.schedule(), scale)
+        cases = []
+        for name in names:
+            most = knee(layout(LAYOUTS[name], profile), experiment, policy)
+            cases += [Case(name, LAYOUTS[name], load, round(most * share, 3)) for load, share in loads.items()]
+        return cls(profile, experiment, policy, tuple(cases))
+
+    def of_layout(self, name: str) -> list[Case]:
+        return [case for case in self.cases if case.layout == name]
+
+
+async def cells(question: Question, name: str, engine: str) -> AsyncIterator[Cell]:
+    """All rates on one live layout, which is started first and stopped in the end."""
+    cases = question.of_layout(name)
+    say(f"starting {name}: tandem up {cases[0].words} {engine}")
+    async with LocalArm(name, 1, f"{cases[0].words} {engine}") as arm:
+        for number, case in enumerate(cases):
+            schedule = question.experiment.schedule(case.rate)
+            say(f"{name}, {case.load}: {len(schedule.requests)} requests in {schedule.window_s:.0f} s")
+            use = Use()
+            with use.counted():
+                live = await arm.observe(schedule, question.experiment.words_salt(case.rate, number))
+            simulated = await asyncio.to_thread(results, layout(case.words, question.profile), schedule)
+            yield cell(case, live.results, simulated, question.policy, use.others)

@@ -1,0 +1,144 @@
+"""What the validity benchmark counts: points, causes, the knee, and that its limits can be missed."""
+
+import subprocess
+import sys
+from array import array
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks import validity
+from benchmarks.validity import exact
+from benchmarks.validity.cell import Case, Cell, cell
+from benchmarks.validity.contest import LAYOUTS, LOADS, Question
+from benchmarks.validity.table import HEAD, exactness, explained, row
+from benchmarks.validity.virtual import attainment, boundary, layout, limits, without_neighbours
+from engine.simulated.cost.catalog import table_of
+from engine.simulated.cost.table import read_table, write_table
+from loadgen.arrivals.process import Arrivals, Kind
+from loadgen.experiment import Experiment
+from loadgen.result import Ending, Result
+from loadgen.slo.policy import build_policy
+from loadgen.workload.family import fixed
+from tests.waiting import HANG_S
+
+CASE = Case("1P1D", "--prefill 1 --decode 1", "knee", 2.0)
+POLICY = build_policy(["ttft:100 tpot:20"])
+
+
+def answer(index: int, ttft_ms: float = 50, tpot_ms: float = 10, ending: Ending = Ending.COMPLETED) -> Result:
+    first_s = index + ttft_ms / 1e3
+    return Result(
+        index,
+        intended_s=float(index),
+        sent_s=float(index),
+        end_s=first_s + tpot_ms / 100,
+        ending=ending,
+        first_s=first_s,
+        output_tokens=11,
+        chunk_s=array("d"),
+    )
+
+
+def compared(truth: list[Result], simulated: list[Result]) -> Cell:
+    return cell(CASE, truth, simulated, POLICY)
+
+
+GOOD = [answer(index) for index in range(20)]
+
+
+def test_equal_sides_are_no_points_apart() -> None:
+    same = compared(GOOD, GOOD)
+    assert (same.points, same.good, same.within(0)) == (0.0, (20, 20), True)
+    assert [one.ratio for one in same.rows] == [1.0, 1.0]
+
+
+def test_every_bad_request_has_a_cause_on_each_side() -> None:
+    truth = [answer(0, ttft_ms=200), answer(1, tpot_ms=30), answer(2, 200, 30), *GOOD[3:]]
+    simulated = [answer(0, ttft_ms=200), *GOOD[1:19], answer(19, ending=Ending.REJECTED)]
+    found = compared(truth, simulated)
+    assert found.missed == (Counter({"ttft": 1, "tpot": 1, "ttft+tpot": 1}), Counter({"ttft": 1, "rejected": 1}))
+    assert found.only_truth == Counter({"tpot": 1, "ttft+tpot": 1})
+    assert found.only_simulated == Counter({"rejected": 1})
+    assert found.points == pytest.approx(5.0)
+
+
+def test_the_order_in_which_answers_ended_does_not_matter() -> None:
+    assert compared(GOOD[::-1], GOOD).points == 0.0
+
+
+def test_sides_that_were_asked_other_requests_are_not_compared() -> None:
+    with pytest.raises(ValueError, match="not asked the same"):
+        compared(GOOD, GOOD[1:])
+
+
+def test_a_cell_outside_its_limit_is_marked_and_explained() -> None:
+    off = compared([answer(0, tpot_ms=30), answer(1, ttft_ms=200), *GOOD[2:]], GOOD)
+    assert "**+10.0**" in row("real", off, 5.0)
+    assert "bad in truth alone: 1 tpot, 1 ttft; bad in the simulation alone: none" in explained("real", off, 5.0)
+    assert explained("real", off, 10.0) == ""
+    assert row("real", off, 10.0).count("|") == HEAD.splitlines()[0].count("|")
+
+
+@pytest.mark.parametrize("edge", [0.3, 1.0, 7.3, 900.0])
+def test_the_boundary_is_found_wherever_it_is(edge: float) -> None:
+    found = boundary(lambda rate: rate <= edge)
+    assert edge / 1.02 <= found <= edge
+
+
+def test_limits_that_nothing_keeps_have_no_boundary() -> None:
+    with pytest.raises(ValueError, match="no rate is low enough"):
+        boundary(lambda rate: False)
+
+
+def test_rates_and_limits_come_from_virtual_time_and_the_knee_is_where_attainment_breaks() -> None:
+    experiment = Experiment(fixed(200, 20), Arrivals(Kind.POISSON, rate=1.0), seed=1, count=20)
+    question = Question.of("toy", experiment, 1.2, ["1 colocated"])
+    assert [case.load for case in question.cases] == list(LOADS)
+    _, knee, above = question.of_layout("1 colocated")
+    one = layout(knee.words, "toy")
+    assert attainment(one, experiment.schedule(knee.rate), question.policy) >= 0.85
+    assert attainment(one, experiment.schedule(above.rate * 4), question.policy) < 0.9
+    assert question.policy == limits(one, experiment.schedule(), 1.2)
+
+
+def test_a_table_without_neighbours_differs_in_nothing_else(tmp_path: Path) -> None:
+    shared = tmp_path / "shared.json"
+    write_table(replace(table_of("h200-sxm/llama-3.1-8b"), sharing={"decode": 1.1}), shared)
+    assert read_table(without_neighbours(shared, tmp_path)) == replace(read_table(shared), sharing={})
+
+
+def test_random_cases_are_counted_as_the_tests_report_them() -> None:
+    assert exact.cases("  - 400 passing, 0 failing, and 25 invalid\n") == 400
+    assert exact.passed("120 passed in 3.1s\n") == 120
+    assert (exact.cases("no tests ran"), exact.passed("no tests ran")) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("found", "holds"),
+    [
+        (exact.Exact(400, 120, failed=False), True),
+        (exact.Exact(400, 39, failed=False), False),
+        (exact.Exact(400, 120, failed=True), False),
+    ],
+)
+def test_too_few_cases_or_a_difference_is_a_miss(found: exact.Exact, holds: bool) -> None:
+    assert found.holds is holds
+    assert ("NOT EQUAL" in exactness(found)) is found.failed
+
+
+@pytest.mark.slow
+def test_the_whole_command_with_a_simulated_engine_for_the_real_one() -> None:
+    words = ["--engine", "--engine simulated --profile toy", "--options", "", "--parts", "live", "--profile", "toy"]
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.validity", *words, "--requests", "12", "--workload", "fixed isl=200 osl=20"],
+        cwd=Path(validity.__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=4 * HANG_S,
+    )
+    assert done.returncode in (0, 1), done.stderr
+    assert done.stdout.count("| live |") == len(LAYOUTS) * len(LOADS)
