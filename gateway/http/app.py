@@ -69,10 +69,9 @@ def _http_error(request: Request, error: Exception) -> Response:
     if error.status_code == 404:
         return plain_error(404, f"No such path: {request.method} {request.url.path[:200]}.", "not_found")
     if error.status_code == 405:
-        allowed = (error.headers or {}).get("Allow", "")
-        return plain_error(
-            405, f"{request.method} is not allowed here; use {allowed}.", "method_not_allowed", error.headers
-        )
+        allowed = (error.headers or {}).get("Allow", "").replace("GET", "GET, HEAD")
+        headers = {**(error.headers or {}), "Allow": allowed}
+        return plain_error(405, f"{request.method} is not allowed here; use {allowed}.", "method_not_allowed", headers)
     return plain_error(error.status_code, str(error.detail), "http_error", error.headers)
 
 

@@ -23,15 +23,17 @@ Form = TypeVar("Form", bound=Body)
 
 
 class BodyTooLargeError(RequestError):
+    """`of_order`: an operator's, which has no prompt and no setting to raise."""
+
     @property
     def status(self) -> int:
         return 413
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, *, of_order: bool) -> None:
+        advice = ", the most that an order may have." if of_order else " (max_body_bytes). Send a shorter prompt."
+        name = "most_bytes" if of_order else "max_body_bytes"
         super().__init__(
-            Reason.INVALID_REQUEST,
-            f"The body is larger than {limit} bytes (max_body_bytes). Send a shorter prompt.",
-            numbers={"max_body_bytes": limit},
+            Reason.INVALID_REQUEST, f"The body is larger than {limit} bytes{advice}", numbers={name: limit}
         )
 
 
@@ -49,12 +51,13 @@ async def read_body(
 ) -> bytes:
     """Refuses by Content-Length before reading and by what really arrived while reading.
 
-    `share` counts what has arrived; whoever opened it gives it back.
+    `limit` in bytes is given for orders of operators. `share` counts what has arrived; whoever opened it gives it back.
     """
+    of_order = limit is not None
     limit = config.max_body_bytes if limit is None else limit
     for name, value in scope["headers"]:
         if name == b"content-length" and value.isdigit() and int(value) > limit:
-            raise BodyTooLargeError(limit)
+            raise BodyTooLargeError(limit, of_order=of_order)
     clock = asyncio.get_running_loop().time
     end_s = clock() + config.deadlines.body_total_s
     parts: list[bytes] = []
@@ -64,7 +67,7 @@ async def read_body(
         part: bytes = message.get("body", b"")
         size += len(part)
         if size > limit:
-            raise BodyTooLargeError(limit)
+            raise BodyTooLargeError(limit, of_order=of_order)
         share.add(len(part))
         parts.append(part)
         more = message.get("more_body", False)

@@ -20,6 +20,8 @@ class Edge:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        if scope["method"] == "HEAD":  # as GET; the server leaves the body out
+            scope = {**scope, "method": "GET"}
         exchange = begin(scope, self._surface.clock())
         exchange.direct = send
         exchange.policy = self._surface.policy

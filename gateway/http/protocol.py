@@ -42,6 +42,15 @@ class GatewayProtocol(HttpToolsProtocol):
             if self._head_bytes > MAX_HEAD_BYTES:
                 self._head_long()
 
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Whether to keep the connection. A client that has only ended its own side looks like one that left. For the
+        latter a POST would hold KV until its answer ended (B-34), a GET holds nothing and ends soon.
+        """
+        if self._deaf or not self._answering or self.scope["method"] not in ("GET", "HEAD"):
+            return False
+        self.cycle.keep_alive = False
+        return True
+
     def on_message_begin(self) -> None:
         if self._answering:
             self._deaf = True

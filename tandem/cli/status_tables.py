@@ -28,7 +28,7 @@ def render(snapshot: ClusterSnapshot, policy: PolicySnapshot | None = None) -> R
     if snapshot.pairs:
         parts += [Text(), _pairs(snapshot.pairs), Text(_HOW_KNOWN, "dim")]
         parts += _reasons({_name(pair): pair.reason for pair in snapshot.pairs})
-    if any(worker.pool_blocks or worker.preemptions for worker in snapshot.workers):
+    if any(_there(worker) and (worker.pool_blocks or worker.preemptions) for worker in snapshot.workers):
         parts += [Text(), _promises(snapshot.workers)]
     parts += [Text(), _requests(snapshot)]
     if policy is not None:
@@ -40,7 +40,7 @@ def _promises(workers: Iterable[WorkerSnapshot]) -> Table:
     """What decode workers have promised of their blocks, and what came of it."""
     table = _table("Promises", ("worker", "promised", "pool used", "risk", "preempted", "recomputed"))
     for worker in workers:
-        if worker.role.decodes:
+        if worker.role.decodes and _there(worker):
             table.add_row(
                 worker.worker_id,
                 f"{worker.blocks_promised:.0f}/{worker.blocks_total - worker.pool_blocks}",
@@ -91,10 +91,8 @@ def _policy(policy: PolicySnapshot) -> list[RenderableType]:
         reasons = ", ".join(f"{count} {reason}" for reason, count in policy.rejected.items())
         parts.append(Text(f"Refused: {reasons}"))
     parts += [Text(_hindsight(row)) for row in policy.early]
-    spent = [
-        row for row in policy.fairness if max(row.completion_spent, row.slowdown_spent, row.abandonment_spent) >= 1
-    ]
-    parts += [Text(f"{row.klass}: a fairness budget is spent", "red") for row in spent]
+    for row in policy.fairness:
+        parts += [Text(f"{row.klass}: the fairness budget of {measure} is spent", "red") for measure in row.alarms]
     return parts
 
 
@@ -121,15 +119,17 @@ def _table(title: str, columns: Iterable[str]) -> Table:
 
 
 def _pools(workers: Iterable[WorkerSnapshot]) -> Table:
+    """Figures are sums over the workers that are there."""
     table = _table("Pools", ("pool", "workers", "ready", "KV tokens", "used", "reserved", "runs", "waits", "tickets"))
     listed = tuple(workers)
     for role, name in _POOLS.items():
-        pool = [worker for worker in listed if worker.role is role]
-        if not pool:
+        known = [worker for worker in listed if worker.role is role]
+        if not known:
             continue
+        pool = [worker for worker in known if _there(worker)]
         table.add_row(
             name,
-            str(len(pool)),
+            str(len(known)),
             str(sum(worker.status is WorkerStatus.READY for worker in pool)),
             f"{sum(worker.blocks_total * worker.block_size_tokens for worker in pool):,}",
             _share(sum(worker.blocks_used for worker in pool), sum(worker.blocks_total for worker in pool)),
@@ -142,17 +142,18 @@ def _pools(workers: Iterable[WorkerSnapshot]) -> Table:
 
 
 def _workers(workers: Iterable[WorkerSnapshot]) -> Table:
-    """Blocks are used + reserved / total; leases are what this gateway holds on the worker."""
+    """Blocks are used + reserved / total; leases are what this gateway holds on the worker. Of one that is gone only
+    those are facts."""
     table = _table("Workers", ("worker", "state", "engine", "blocks", "leases", "runs", "step"))
     for worker in workers:
         table.add_row(
             worker.worker_id,
             _state(worker.status),
             f"{worker.engine} {worker.engine_version} TP{worker.tp}",
-            f"{worker.blocks_used}+{worker.blocks_reserved}/{worker.blocks_total}",
+            f"{worker.blocks_used}+{worker.blocks_reserved}/{worker.blocks_total}" if _there(worker) else "–",
             str(worker.lease_reservations + worker.lease_prefills + worker.lease_tickets),
-            str(worker.running),
-            f"{worker.step_time_s * 1000:.0f} ms",
+            str(worker.running) if _there(worker) else "–",
+            f"{worker.step_time_s * 1000:.0f} ms" if _there(worker) else "–",
         )
     return table
 
@@ -170,6 +171,11 @@ def _pairs(pairs: Iterable[PairSnapshot]) -> Table:
             str(pair.failures),
         )
     return table
+
+
+def _there(worker: WorkerSnapshot) -> bool:
+    """Whether its figures may be taken for current: those of one that is gone are the last it told."""
+    return worker.status not in (WorkerStatus.GONE, WorkerStatus.CONNECTING)
 
 
 def _name(pair: PairSnapshot) -> str:

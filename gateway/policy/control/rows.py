@@ -50,7 +50,7 @@ class QueueRow:
 
 @dataclass(frozen=True, slots=True)
 class FairRow:
-    """`spent`: of each budget of a class, 1 is all of it."""
+    """`spent`: of each budget of a class, 1 is all of it. `alarms`: those that are spent, by enough requests."""
 
     klass: str
     requests: int
@@ -59,6 +59,7 @@ class FairRow:
     completion_spent: float
     slowdown_spent: float
     abandonment_spent: float
+    alarms: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, report: ClassReport) -> Self:
@@ -71,6 +72,7 @@ class FairRow:
             spent[Measure.COMPLETION],
             spent[Measure.SLOWDOWN],
             spent[Measure.ABANDONMENT],
+            tuple([measure.value for measure in report.alarms]),
         )
 
 

@@ -68,7 +68,8 @@ class Alarm:
 
 @dataclass(frozen=True, slots=True)
 class ClassReport:
-    """One row of the table per class. Slowdowns are None while nothing has completed."""
+    """One row of the table per class. Slowdowns are None while nothing has completed. `alarms`: the budgets that are
+    spent, where there are requests enough to say so."""
 
     klass: str
     span_s: float
@@ -76,6 +77,7 @@ class ClassReport:
     slowdown_p50: float | None
     slowdown_p99: float | None
     spending: Mapping[Measure, Spending]
+    alarms: tuple[Measure, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +161,12 @@ class FairnessBudget:
             Alarm(klass, measure, spending)
             for klass in self._windows
             for measure, spending in self.spending(klass, now_s).items()
-            if spending.of >= self.least and spending.spent >= 1
+            if self._alarming(spending)
         ]
         return sorted(spent, key=lambda alarm: -alarm.spending.spent)
+
+    def _alarming(self, spending: Spending) -> bool:
+        return spending.of >= self.least and spending.spent >= 1
 
     def snapshot(self, now_s: float) -> list[ClassReport]:
         """For metrics and reports, in the order of names. Costs O(n log n); not for every request."""
@@ -178,6 +183,7 @@ class FairnessBudget:
             _quantile(slowdowns, 0.5),
             _quantile(slowdowns, 0.99),
             spending,
+            tuple([measure for measure, each in spending.items() if self._alarming(each)]),
         )
 
 

@@ -79,6 +79,26 @@ async def test_a_head_that_does_not_come_closes_the_connection(sent: bytes, monk
         assert (await at.complete()).status_code == 200
 
 
+@pytest.mark.parametrize("path", [b"/livez", b"/readyz", b"/metrics", b"/v1/models"])
+async def test_a_client_that_ends_its_own_side_after_a_get_is_answered(path: bytes) -> None:
+    async with site(says("a"), on_socket=True) as at:
+        reader, writer = await dial(at, b"GET %s HTTP/1.1\r\nhost: x\r\n\r\n" % path)
+        writer.write_eof()
+        assert (await asyncio.wait_for(reader.read(), HANG_S)).startswith(b"HTTP/1.1 200 ")
+        writer.close()
+
+
+async def test_b34_a_client_that_ends_its_own_side_after_asking_for_an_answer_counts_as_gone() -> None:
+    """It looks the same as one that has closed its socket, and KV must not wait for that one."""
+    async with site(never, on_socket=True) as at:
+        reader, writer = await dial(at, ASK)
+        await until(lambda: at.lifecycle.open_now == 1)
+        writer.write_eof()
+        await until(at.lifecycle.cancelled.is_set, 0.25)
+        assert await asyncio.wait_for(reader.read(), HANG_S) == b""
+        writer.close()
+
+
 async def test_an_answer_may_take_longer_than_a_head(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "HEAD_S", 1.5)
     async with site(never, on_socket=True) as at:

@@ -33,6 +33,21 @@ async def test_health_is_liveness_with_vllms_empty_body() -> None:
     assert (health.status_code, health.content) == (200, b"")
 
 
+@pytest.mark.parametrize("path", ["/livez", "/health", "/readyz", "/metrics", "/v1/models", "/tandem/v1/status"])
+async def test_head_is_answered_as_get_without_the_body(path: str) -> None:
+    async with site(says("a"), on_socket=True) as at:
+        get, head = await at.client.get(path), await at.client.head(path)
+    assert (head.status_code, head.content) == (get.status_code, b"")
+    assert head.headers.get("content-type") == get.headers.get("content-type")
+
+
+async def test_a_wrong_method_hears_of_the_right_ones() -> None:
+    async with site(says("a"), on_socket=True) as at:
+        post, head = await at.client.post("/livez"), await at.client.head("/v1/completions")
+    assert (post.status_code, post.headers["allow"]) == (405, "GET, HEAD")
+    assert (head.status_code, head.headers["allow"]) == (405, "POST")
+
+
 async def test_readiness_says_why_the_tokenizer_is_missing_before_anybody_asks_for_an_answer(tmp_path: Path) -> None:
     model = tmp_path / "model"
     async with site(says("a"), settings={"tokenizer": str(model)}) as at:

@@ -5,6 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
+from gateway.policy_versions.document import MAX_POLICY_BYTES
 from gateway.policy_versions.history import HistoryError
 from tests.gateway.http.scripted import Site, says, site
 
@@ -94,6 +95,15 @@ async def test_a_wrong_order_says_why_and_changes_nothing(
         assert (reply.status_code, reply.json()["error"]["code"]) == (status, code)
         assert "\n" not in reply.json()["error"]["message"]
         assert (at.surface.policy, at.surface.versions.trial) == (first, None)
+
+
+async def test_a_policy_that_is_too_large_is_not_called_a_prompt() -> None:
+    async with site(says("a")) as at:
+        reply = await at.client.put("/tandem/v1/policy", content=b" " * (MAX_POLICY_BYTES + 1))
+    error = reply.json()["error"]
+    assert (reply.status_code, error["numbers"]) == (413, {"most_bytes": MAX_POLICY_BYTES})
+    assert "prompt" not in error["message"]
+    assert "max_body_bytes" not in error["message"]
 
 
 async def test_a_history_that_cannot_be_written_refuses_the_change(monkeypatch: pytest.MonkeyPatch) -> None:

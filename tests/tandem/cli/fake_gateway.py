@@ -77,7 +77,7 @@ STATUS: dict[str, Any] = {
             }
         ],
         "queue": [{"band": "normal", "klass": "default", "waiting": 4}],
-        "fairness": [{"klass": "default", "requests": 1200, "completion_spent": 1.5}],
+        "fairness": [{"klass": "default", "requests": 1200, "completion_spent": 1.5, "alarms": ["completion"]}],
         "rejected": {"queue_full": 3},
     },
 }

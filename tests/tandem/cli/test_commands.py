@@ -95,7 +95,7 @@ def test_status_shows_pools_workers_pairs_and_requests(gateway: FakeGateway) -> 
         "87,654",
         "4 default (normal)",
         "3 queue_full",
-        "default: a fairness budget is spent",
+        "default: the fairness budget of completion is spent",
     ):
         assert shown in result.output
 

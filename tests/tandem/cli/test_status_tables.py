@@ -5,9 +5,10 @@ from io import StringIO
 from rich.console import Console
 
 from gateway.cluster.snapshot import ClusterSnapshot, PairSnapshot
-from gateway.cluster.states import PairState
+from gateway.cluster.states import PairState, WorkerStatus
 from gateway.policy.control.rows import BucketRow, EarlyRow, PolicySnapshot
 from tandem.cli.status_tables import render
+from tandem.client import snapshot_of
 
 
 def shown(snapshot: ClusterSnapshot, policy: PolicySnapshot | None = None) -> str:
@@ -36,3 +37,19 @@ def test_answers_by_length_and_early_refusals_in_hindsight_are_shown() -> None:
     assert any(line.split() == ["toy", "257-1024", "1,234", "20", "3,000", "900", "45,000"] for line in lines)
     assert "Refused early as ttft_unreachable: 90 % of 100 rightly (3 not to be judged)" in lines
     assert "Refused early as decode_overloaded: none judged yet (2 open)" in lines
+
+
+def test_of_a_worker_that_is_gone_nothing_is_shown_that_looks_current() -> None:
+    last = {"role": "decode", "tp": 1, "block_size_tokens": 16, "blocks_total": 200, "blocks_used": 77}
+    last |= {"blocks_reserved": 55, "running": 33, "step_time_s": 0.099, "pool_blocks": 9, "lease_reservations": 2}
+    workers = [
+        last | {"worker_id": "d0", "status": WorkerStatus.GONE.value, "reason": "connection lost"},
+        last | {"worker_id": "d1", "status": WorkerStatus.READY.value, "blocks_used": 20, "running": 4},
+    ]
+    lines = shown(snapshot_of({"gateway_id": "g", "mode": "colocated", "workers": workers})).splitlines()
+    (gone,) = [line for line in lines if line.startswith("d0 ")]
+    assert "gone" in gone
+    assert gone.split()[-4:] == ["–", "2", "–", "–"]  # leases are this gateway's own
+    (pool,) = [line for line in lines if line.startswith("decode ")]
+    assert pool.split()[1:] == ["2", "1", "3,200", "10", "%", "28", "%", "4", "0", "0"]
+    assert sum(line.startswith("d1 ") for line in lines) == 2

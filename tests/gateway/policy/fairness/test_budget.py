@@ -89,6 +89,17 @@ def test_the_worst_alarm_comes_first() -> None:
     assert [alarm.measure for alarm in book.alarms(0.0)] == [Measure.ABANDONMENT, Measure.COMPLETION]
 
 
+def test_a_report_names_only_budgets_that_enough_requests_have_spent() -> None:
+    book = budget(least=2)
+    book.ended("chat", Outcome.REJECTED, 0.0)
+    (few,) = book.snapshot(0.0)
+    assert few.spending[Measure.COMPLETION].spent == pytest.approx(10.0)
+    assert few.alarms == ()
+    book.ended("chat", Outcome.REJECTED, 0.0)
+    (enough,) = book.snapshot(0.0)
+    assert enough.alarms == (Measure.COMPLETION,)
+
+
 def test_an_empty_window_has_spent_nothing() -> None:
     book = budget()
     assert book.spending("never seen", 0.0)[Measure.COMPLETION].spent == 0.0
