@@ -91,8 +91,8 @@ def _policy(policy: PolicySnapshot) -> list[RenderableType]:
         reasons = ", ".join(f"{count} {reason}" for reason, count in policy.rejected.items())
         parts.append(Text(f"Refused: {reasons}"))
     parts += [Text(_hindsight(row)) for row in policy.early]
-    for row in policy.fairness:
-        parts += [Text(f"{row.klass}: the fairness budget of {measure} is spent", "red") for measure in row.alarms]
+    for fair in policy.fairness:
+        parts += [Text(f"{fair.klass}: the fairness budget of {measure} is spent", "red") for measure in fair.alarms]
     return parts
 
 

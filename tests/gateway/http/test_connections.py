@@ -88,7 +88,7 @@ async def test_a_client_that_ends_its_own_side_after_a_get_is_answered(path: byt
         writer.close()
 
 
-async def test_b34_a_client_that_ends_its_own_side_after_asking_for_an_answer_counts_as_gone() -> None:
+async def test_a_client_that_ends_its_own_side_after_a_post_counts_as_gone() -> None:
     """It looks the same as one that has closed its socket, and KV must not wait for that one."""
     async with site(never, on_socket=True) as at:
         reader, writer = await dial(at, ASK)
