@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import yaml
@@ -45,8 +46,9 @@ class Test:
         return f"{self.file}::{self.name}"
 
 
-def rows() -> list[Row]:
-    return [Row(**entry) for entry in yaml.safe_load((HERE / "catalogue.yaml").read_text())]
+@cache
+def rows() -> tuple[Row, ...]:
+    return tuple(Row(**entry) for entry in yaml.safe_load((HERE / "catalogue.yaml").read_text()))
 
 
 def numbers(name: str) -> set[int]:
@@ -58,11 +60,12 @@ def numbers(name: str) -> set[int]:
     return set(range(found[0], found[-1] + 1)) if "_to_" in match[1] else set(found)
 
 
-def in_order() -> list[Test]:
+@cache
+def in_order() -> tuple[Test, ...]:
     """All that carry ids, as their files have them: some stacks are stopped by their last test."""
     known = {row.number for row in rows()}
     files = sorted((ROOT / "tests").rglob("test_*.py"))
-    return [test for file in files for test in _tests_in(file) if numbers(test.name) & known]
+    return tuple(test for file in files for test in _tests_in(file) if numbers(test.name) & known)
 
 
 def tests() -> dict[int, list[Test]]:
