@@ -44,6 +44,24 @@ class Deadlines(Strict):
     write_s: float = Field(60.0, gt=0, description="A client that takes no bytes of its answer for longer is dropped.")
 
 
+class FluidConfig(Strict):
+    """What good answers keep, by which each request's way is chosen (docs/fluid-roles.md)."""
+
+    ttft_ms: float = Field(gt=0, description="Time to the first token.")
+    tpot_ms: float = Field(gt=0, description="Mean time of each later one.")
+    chunk_tokens: int = Field(
+        2048,
+        ge=256,
+        description=(
+            "Prompt tokens that the engines compute in one step (`engine.max_num_batched_tokens`). The policy plans with "
+            "it; no live engine can be told another while it runs."
+        ),
+    )
+    leaning: tuple[str, ...] = Field(
+        (), description="These `both` workers lean to prefill, and no other. Empty: the policy says how many, and who."
+    )
+
+
 class RoutingConfig(Strict):
     local_prefill_below_tokens: int = Field(
         16,
@@ -59,6 +77,13 @@ class RoutingConfig(Strict):
         description=(
             "Answer tokens that the prefill worker gives before it hands off; one more or less at a KV block boundary. "
             "Seeded, penalised and structured answers, and n above 1, are handed off after their prompt whatever this says."
+        ),
+    )
+    fluid: FluidConfig | None = Field(
+        None,
+        description=(
+            "Every worker may prefill and decode, and each request goes the way that suits the fleet now. Unset: workers "
+            "are chosen by the KV they have left, and `both` workers compute what they decode."
         ),
     )
     on_prefill_failure: OnPrefillFailure = OnPrefillFailure.OTHER_THEN_LOCAL

@@ -40,7 +40,7 @@ class Roster:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._addresses: dict[str, str] = {}  # by worker id
         self._retired: list[Worker] = []  # earlier epochs whose leases are still being given back
-        self._warmer = Warmer(pairs, config.health.warm_timeout_s, self.worker)
+        self._warmer = Warmer(pairs, config.health.warm_timeout_s, self.worker, config.routing.fluid is not None)
         self._served_hash = ""
 
     def open(self) -> None:

@@ -38,7 +38,8 @@ def serving_mode(cluster: "Cluster") -> tuple[str, str]:
     """How requests would be served now, and what is missing if they would not."""
     ready = [worker for worker in cluster.workers() if worker.ready]
     by_id = {worker.worker_id: worker for worker in ready}
-    handoff = any(pair.state is PairState.USABLE and _in_use(pair, by_id) for pair in cluster.pairs)
+    fluid = cluster.config.routing.fluid is not None
+    handoff = any(pair.state is PairState.USABLE and _in_use(pair, by_id, fluid) for pair in cluster.pairs)
     colocated = any(worker.role is Role.BOTH for worker in ready)
     if handoff or colocated:
         return ("mixed" if handoff and colocated else "disaggregated" if handoff else "colocated"), ""
@@ -49,10 +50,10 @@ def serving_mode(cluster: "Cluster") -> tuple[str, str]:
     return "none", _missing(prefills, decodes, cluster)
 
 
-def _in_use(pair: Pair, ready: Mapping[str, Worker]) -> bool:
+def _in_use(pair: Pair, ready: Mapping[str, Worker], fluid: bool) -> bool:
     """Pairs outlive the roles they were made for: their hand-shake stays good should the roles come back."""
     prefill, decode = ready.get(pair.prefill.worker_id), ready.get(pair.decode.worker_id)
-    return prefill is not None and decode is not None and belongs(prefill, decode)
+    return prefill is not None and decode is not None and belongs(prefill, decode, fluid)
 
 
 def _missing(prefills: bool, decodes: bool, cluster: "Cluster") -> str:

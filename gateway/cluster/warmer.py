@@ -18,16 +18,19 @@ log = logging.getLogger(__name__)
 _AT_ONCE = 4
 
 
-def belongs(prefill: Worker, decode: Worker) -> bool:
-    """Whether the routing could ever use the pair: colocated workers have no need of one another."""
+def belongs(prefill: Worker, decode: Worker, fluid: bool) -> bool:
+    """Whether the routing could ever use the pair: unless roles are fluid, colocated workers have no need of one another."""
     if prefill is decode or not prefill.role.prefills or not decode.role.decodes:
         return False
-    return not (prefill.role is Role.BOTH and decode.role is Role.BOTH)
+    return fluid or not (prefill.role is Role.BOTH and decode.role is Role.BOTH)
 
 
 class Warmer:
-    def __init__(self, pairs: PairBook, timeout_s: float, worker: Callable[[str], Worker | None]) -> None:
+    def __init__(
+        self, pairs: PairBook, timeout_s: float, worker: Callable[[str], Worker | None], fluid: bool = False
+    ) -> None:
         self._pairs = pairs
+        self._fluid = fluid
         self._timeout_s = timeout_s
         self._worker = worker
         self._tasks: dict[tuple[str, str], asyncio.Task[None]] = {}
@@ -46,7 +49,7 @@ class Warmer:
         known = list(workers)
         for prefill in known:
             for decode in known:
-                if belongs(prefill, decode):
+                if belongs(prefill, decode, self._fluid):
                     self._pairs.meet(prefill.info, decode.info)
         self._start()
 
@@ -60,7 +63,7 @@ class Warmer:
         return [
             self._pairs.meet(prefill.info, decode.info)
             for prefill, decode in ((one, other), (other, one))
-            if belongs(prefill, decode)
+            if belongs(prefill, decode, self._fluid)
         ]
 
     def _start(self) -> None:

@@ -111,10 +111,21 @@ class Answering:
             return
         if self._ticket is None:  # else the prompt was computed by the prefill worker
             record.prefill_compute_s = max(record.prefill_compute_s, delta.compute_s)
-        if self._local_below:
+        self._tell(delta)
+        if self._keeps_prefixes:
             self._worker.prefix.insert(self._prefix.hashes(self._worker.info.block_size_tokens))
         if self._ticket is not None and self._ticket.held:
             self._handed_off(self._ticket, delta)
+
+    def _tell(self, delta: SequenceDelta) -> None:
+        """The role policy's books."""
+        trip = self._hold.trip
+        if trip is None:
+            return
+        if self._ticket is not None:
+            trip.moved()
+        else:
+            trip.prefilled(self._worker, len(self._prefix.tokens) - delta.cached_tokens, delta.compute_s)
 
     def _handed_off(self, ticket: TicketHold, delta: SequenceDelta) -> None:
         job, record = self._job, self._job.record
@@ -138,13 +149,15 @@ class Answering:
 
     def _remember(self, running: Running) -> None:
         """What was generated is cached there, too: the next turn of a conversation begins with it."""
-        if self._local_below and running.merge.tokens:
+        if self._keeps_prefixes and running.merge.tokens:
             whole = PrefixKey((*self._prefix.tokens, *running.merge.tokens), self._prefix.salt)
             self._worker.prefix.insert(whole.hashes(self._worker.info.block_size_tokens))
 
     @property
-    def _local_below(self) -> int:
-        return self._job.config.routing.local_prefill_below_tokens
+    def _keeps_prefixes(self) -> bool:
+        """Whether what is cached on a worker could ever matter."""
+        routing = self._job.config.routing
+        return routing.local_prefill_below_tokens > 0 or routing.fluid is not None
 
     def _blame(self, error: Exception) -> None:
         health = self._worker.health

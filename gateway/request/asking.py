@@ -12,6 +12,7 @@ from gateway.policy.control.controller import Controller
 from gateway.policy.dispatch import Bid
 from gateway.policy.routing import Placement
 from gateway.request.holds import ReservationHold, release, tell
+from gateway.request.roles import Trip
 from proto.fault import FaultError, FaultKind
 from proto.reservation import Refusal, RefusalReason, ReleaseReservation, Reservation
 
@@ -24,10 +25,16 @@ class Turn:
     placement: Placement
     worker: Worker
     lease: Lease
+    trip: Trip | None = None
 
     def leave(self) -> None:
         """It was not asked after all."""
         self.worker.leases.give_back(self.lease)
+        self.not_granted()
+
+    def not_granted(self) -> None:
+        if self.trip is not None:
+            self.trip.ended()
 
 
 #: Of every prompt of a bid.
@@ -55,13 +62,15 @@ class Asking:
             else:
                 return holds
         except BaseException:
-            self._give_up(turns[len(holds) + 1 :], holds)
+            self._give_up(turns[len(holds) :], holds)
             raise
-        self._give_up(turns[len(holds) + 1 :], holds)
+        self._give_up(turns[len(holds) :], holds)
         return []
 
-    def _give_up(self, unasked: Turns, granted: list[ReservationHold]) -> None:
-        for turn in unasked:
+    def _give_up(self, turns: Turns, granted: list[ReservationHold]) -> None:
+        """`turns`: of the one that was not granted, and those that were not asked then."""
+        turns[0].not_granted()
+        for turn in turns[1:]:
             turn.leave()
         for hold in granted:
             hold.release()
@@ -97,18 +106,21 @@ class Asking:
             self._controller.not_granted(bid, worker.worker_id, reply)
             self._judge(bid, worker, reply)
             return None
-        return self._granted(worker, lease, reply, placement)
+        return self._granted(turn, reply)
 
-    def _granted(self, worker: Worker, lease: Lease, reservation: Reservation, placement: Placement) -> ReservationHold:
-        worker.leases.granted(lease, reservation.blocks)
+    def _granted(self, turn: Turn, reservation: Reservation) -> ReservationHold:
+        worker, trip = turn.worker, turn.trip
+        worker.leases.granted(turn.lease, reservation.blocks)
+        if trip is not None:
+            trip.granted()
         return ReservationHold(
             worker,
-            lease,
+            turn.lease,
             self._cluster.cleanups,
             reservation,
             self._cluster.gateway_id,
-            placement.path,
-            placement.reason,
+            turn.placement,
+            trip,
             self._release_s,
         )
 

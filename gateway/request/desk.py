@@ -14,13 +14,14 @@ from gateway.policy.dispatch import Bid, Dispatch, Line, TurnedAway, Why
 from gateway.policy.fairness.queue import FairQueue
 from gateway.policy.group import together
 from gateway.policy.prefix import PrefixKey
-from gateway.policy.routing import Dead, NoRoute, Placement, Rules
+from gateway.policy.routing import Dead, NoRoute, Placement, Rules, place
 from gateway.policy.standing import REOPEN_S
 from gateway.request.asking import Asking, Turn, Turns
 from gateway.request.errors import RequestError
 from gateway.request.holds import ReservationHold
 from gateway.request.overruns import Overruns
 from gateway.request.refusals import turned_away, worker_away
+from gateway.request.roles import Roles
 
 #: Of a look at the fleet that is for no prompt.
 NO_PREFIX = PrefixKey((), "")
@@ -42,6 +43,7 @@ class Desk:
         self.controller = controller or controller_of(config, clock)
         line: Line[asyncio.Future[Turns]] = self.controller.line(config.admission.max_queued)
         self._line = line
+        self.roles = Roles.of(config.routing, cluster, clock)
         self._dispatch: Dispatch[asyncio.Future[Turns]] = Dispatch(
             line,
             Rules.of(config.routing),
@@ -49,6 +51,7 @@ class Desk:
             lambda route: self._final(route),
             clock,
             gone=lambda future: future.done(),  # cancelled, and its task has not run since
+            placing=self.roles.policy.place if self.roles else place,
             objection=self.controller.objection,
             decided=self.controller.decided,
         )
@@ -166,7 +169,7 @@ class Desk:
             ttl_s=self._config.deadlines.reserve_s + self._config.deadlines.queue_s,
             blocks=bid.need.likely_blocks(worker.info.block_size_tokens),
         )
-        return Turn(bid, placement, worker, lease)
+        return Turn(bid, placement, worker, lease, self.roles.take(bid, placement) if self.roles else None)
 
     def _final(self, route: NoRoute) -> bool:
         """Whether waiting is pointless: nobody who is about to come back could help."""

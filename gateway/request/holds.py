@@ -10,7 +10,8 @@ from gateway.cluster.cleanups import Cleanups
 from gateway.cluster.client import WorkerClient, WorkerLostError
 from gateway.cluster.leases import Lease, LeaseKind
 from gateway.cluster.worker import Release, Worker
-from gateway.policy.routing import Path
+from gateway.policy.routing import Placement
+from gateway.request.roles import Trip
 from proto.fault import FaultError
 from proto.reservation import ReleaseReservation, RenewReservation, Reservation
 from proto.ticket import ReleaseTicket, Ticket
@@ -59,7 +60,7 @@ class Hold:
 
 
 class ReservationHold(Hold):
-    """KV granted by a decode worker."""
+    """KV granted by a decode worker. `trip`: the same in the books of the role policy, where there is one."""
 
     def __init__(
         self,
@@ -68,16 +69,28 @@ class ReservationHold(Hold):
         cleanups: Cleanups,
         reservation: Reservation,
         gateway_id: str,
-        path: Path,
-        path_reason: str,
+        placement: Placement,
+        trip: Trip | None,
         release_s: float,
     ) -> None:
         super().__init__(worker, lease, cleanups)
         self.reservation = reservation
-        self.path = path
-        self.path_reason = path_reason
+        self.placement = placement
+        self.trip = trip
         self._gateway_id = gateway_id
         self._release_s = release_s
+
+    def spent(self) -> None:
+        super().spent()
+        self._over()
+
+    def release(self) -> None:
+        super().release()
+        self._over()
+
+    def _over(self) -> None:
+        if self.trip is not None:
+            self.trip.ended()
 
     async def lapsed(self) -> None:
         """Renews the reservation for as long as this runs; returns only when the worker has it no more.

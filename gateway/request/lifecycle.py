@@ -47,6 +47,7 @@ class Lifecycle:
         self._refusing = False
         desk = Desk(cluster, config, clock)
         self.controller = desk.controller
+        self.roles = desk.roles
         self._shared = Shared(cluster, config, observer, clock, desk, self.objection)
 
     def open(self, intent: Intent, record: Record) -> AbstractAsyncContextManager[AnswerStream]:

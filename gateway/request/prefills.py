@@ -35,13 +35,18 @@ class Prefills:
         job.record.prefill_worker = worker.worker_id
         job.enter(self._prompt, Phase.PREFILLING)
         size = worker.info.block_size_tokens
-        first = begun_tokens(leg, job.config.routing.handoff_after_tokens, size, worker.info.max_model_len)
+        if hold.trip is not None:
+            hold.trip.computing(worker.worker_id)
+        wanted = hold.placement.first_tokens or job.config.routing.handoff_after_tokens
+        first = begun_tokens(leg, wanted, size, worker.info.max_model_len)
         if first > 1:
             return await self._begin(hold, worker, begin_leg(leg, first))
         mode = remote_mode(job.intent, len(leg.tokens), size)
-        prefilled = await while_reserved(hold, prefill(job, worker, prefill_leg(leg, mode), mode), self.enough)
+        work = prefill_leg(leg, mode)
+        prefilled = await while_reserved(hold, prefill(job, worker, work, mode), self.enough)
         if prefilled is None:
             return None
+        self._first(hold, worker, work, prefilled.done)
         self._merge.origin.learn(prefilled.done.cached_tokens, prefilled.done.prompt_logprobs)
         if mode is Mode.REPLAY:
             if prefilled.held is None:
@@ -55,9 +60,13 @@ class Prefills:
 
     async def _begin(self, hold: ReservationHold, worker: Worker, work: Work) -> Prefilled | None:
         """A prefill leg that gives the first tokens, which are shown as they come."""
-        merge = self._merge
+        merge, begun = self._merge, False
 
         def show(part: PrefillDone) -> None:
+            nonlocal begun
+            if not begun:
+                begun = True
+                self._first(hold, worker, work, part)
             if (piece := merge.begin(part)) is not None:
                 self._job.push(piece)
 
@@ -65,6 +74,11 @@ class Prefills:
         if prefilled is not None and prefilled.held is None and not merge.ended:
             raise self._missing(worker)
         return prefilled
+
+    def _first(self, hold: ReservationHold, worker: Worker, work: Work, done: PrefillDone) -> None:
+        """The first token is there."""
+        if hold.trip is not None:
+            hold.trip.prefilled(worker, len(work.tokens) - done.cached_tokens, done.compute_s)
 
     def _carry(self, leg: Leg, prefilled: Prefilled, worker: Worker) -> Prefilled:
         """Shows the prefill leg's token, unless it turns out that it must be drawn again."""
@@ -95,13 +109,16 @@ class Prefills:
     def _worker(self, hold: ReservationHold, failed: set[str]) -> Worker:
         fleet = self._job.cluster.fleet(self._prefix)
         decode = hold.worker
-        chosen = choose_prefill(
-            len(self._job.intent.prompts[self._prompt]),
-            decode.info.kv_bytes_per_token,
-            [one for one in fleet.partners(decode.worker_id) if one.worker_id not in failed],
-            fleet.links.get(decode.worker_id, {}),
-            avoid=self._avoid,
-        )
+        partners = [one for one in fleet.partners(decode.worker_id) if one.worker_id not in failed]
+        chosen: str | None = hold.placement.prefill_id
+        if chosen in self._avoid or chosen not in {one.worker_id for one in partners}:
+            chosen = choose_prefill(
+                len(self._job.intent.prompts[self._prompt]),
+                decode.info.kv_bytes_per_token,
+                partners,
+                fleet.links.get(decode.worker_id, {}),
+                avoid=self._avoid,
+            )
         worker = self._job.cluster.worker(chosen) if chosen else None
         if worker is None:
             message = f"no prefill worker with a usable pair to {decode.worker_id} is left"

@@ -134,7 +134,7 @@ class PromptRun:
         record = self._job.record
         record.decode_worker = hold.worker.worker_id
         record.reserved_blocks += hold.reservation.blocks
-        self._say_path(hold.path, hold.path_reason)
+        self._say_path(hold.placement.path, hold.placement.reason)
         self._job.enter(self._prompt, Phase.RESERVED)
 
     def _say_path(self, path: Path, reason: str) -> None:
@@ -165,7 +165,7 @@ class PromptRun:
     async def _attempt(self, hold: ReservationHold) -> None:
         """From the reservation to the end. LegFailure is a decode leg that failed."""
         failed: set[str] = set()
-        path = hold.path
+        path = hold.placement.path
         while path is Path.REMOTE:
             try:
                 ready = await self._prefills.run(hold, self._leg(hold), failed)
@@ -201,6 +201,8 @@ class PromptRun:
 
     async def _decode(self, hold: ReservationHold, mode: Mode, ticket: TicketHold | None) -> None:
         self._job.enter(self._prompt, Phase.DECODING)
+        if mode is Mode.LOCAL and hold.trip is not None:
+            hold.trip.computing(hold.worker.worker_id)
         leg = self._leg(hold)
         self._answering = Answering(self._job, self.merges, hold, ticket, self._prefix)
         try:

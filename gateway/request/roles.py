@@ -1,0 +1,155 @@
+"""Between the live fleet and the role policy: what happens to requests, and how long the engines' steps take."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Self
+
+from gateway.cluster.cluster import Cluster
+from gateway.cluster.worker import Worker
+from gateway.config import RoutingConfig
+from gateway.policy.dispatch import Bid
+from gateway.policy.roles import Aims, Fluid, Knobs
+from gateway.policy.roles.seen import Seen, computed_in, decoded_between
+from gateway.policy.routing import Need, Path, Placement
+from gateway.policy.standing import SPEED_TOKENS, PrefillSpeed
+
+
+class WayTaken(StrEnum):
+    """How a prompt gets to its answer. A closed list, for metrics."""
+
+    TOGETHER = "together"  # computed and decoded by the same worker
+    HANDED = "handed"  # handed over after the first token
+    HANDED_LATER = "handed_later"  # after several
+
+    @classmethod
+    def of(cls, placement: Placement) -> Self:
+        if placement.path is not Path.REMOTE:
+            return cls("together")
+        return cls("handed_later" if placement.first_tokens > 1 else "handed")
+
+
+@dataclass(slots=True)
+class Trip:
+    """One prompt in the policy's books, from the moment a worker is asked for its place. Ending it twice is harmless."""
+
+    roles: "Roles"
+    key: str
+    placement: Placement
+    need: Need
+    bid: Bid
+    _begun: bool = False
+    _over: bool = False
+
+    def granted(self) -> None:
+        self.roles.ways[WayTaken.of(self.placement)] += 1
+
+    def computing(self, worker_id: str) -> None:
+        """`worker_id` computes the prompt now: perhaps another one than was planned, or once more."""
+        planned = self.placement.prefill_id or self.placement.worker_id
+        if self._begun or worker_id != planned:
+            here = worker_id == self.placement.worker_id
+            path, other = (Path.LOCAL, "") if here else (Path.REMOTE, worker_id)
+            self.placement = replace(self.placement, path=path, prefill_id=other)
+            self.roles.enter(self, arrives=False)
+        self._begun = True
+
+    def prefilled(self, worker: Worker, tokens: int, seconds: float) -> None:
+        """Its first token is there; `tokens` of the prompt were computed in `seconds`."""
+        self.roles.policy.prefilled(self.key)
+        self.roles.computed(worker, tokens, seconds)
+
+    def moved(self) -> None:
+        """It decodes where it was handed to."""
+        self.roles.policy.moved(self.key)
+
+    def ended(self) -> None:
+        if not self._over:
+            self._over = True
+            self.roles.policy.ended(self.key)
+
+
+@dataclass(slots=True)
+class Roles:
+    """The policy of one gateway with its books kept. `ways` counts what was granted."""
+
+    policy: Fluid
+    cluster: Cluster
+    clock: Callable[[], float]
+    ways: Counter[WayTaken] = field(default_factory=Counter)
+    _seen: dict[str, Seen] = field(default_factory=dict)
+    _speeds: dict[str, PrefillSpeed] = field(default_factory=dict)
+    _look_s: float = 0.0
+
+    @classmethod
+    def of(cls, config: RoutingConfig, cluster: Cluster, clock: Callable[[], float]) -> "Roles | None":
+        """None where the configuration does not ask for fluid roles."""
+        if (fluid := config.fluid) is None:
+            return None
+        knobs = Knobs(
+            leans=not fluid.leaning,
+            largest_chunk_tokens=fluid.chunk_tokens,
+            smallest_chunk_tokens=fluid.chunk_tokens,
+            first_tokens=config.handoff_after_tokens,
+        )
+        policy = Fluid(Aims(fluid.ttft_ms / 1e3, fluid.tpot_ms / 1e3), clock, knobs)
+        policy.leaning.update(fluid.leaning)
+        roles = cls(policy, cluster, clock)
+        cluster.subscribe(roles.look)
+        return roles
+
+    def take(self, bid: Bid, placement: Placement) -> Trip:
+        """A worker is being asked. It counts at once: others are placed before it has answered."""
+        trip = Trip(self, f"{bid.request_id}-{bid.arrival}", placement, bid.need, bid)
+        self.enter(trip, arrives=not bid.asks)
+        return trip
+
+    def enter(self, trip: Trip, *, arrives: bool) -> None:
+        placement = trip.placement
+        worker = self.cluster.worker(placement.prefill_id or placement.worker_id)
+        cached = worker.prefix.cached_tokens(trip.bid.prefix.hashes(worker.info.block_size_tokens)) if worker else 0
+        self.policy.taken(trip.key, placement, trip.need, cached, arrives=arrives)
+
+    def computed(self, worker: Worker, tokens: int, seconds: float) -> None:
+        """A worker has computed a prompt."""
+        if tokens < SPEED_TOKENS or seconds <= 0:
+            return
+        speed = self._speeds.setdefault(worker.worker_id, PrefillSpeed())
+        speed.measured(tokens, seconds, self.clock())
+        if speed.tokens_per_s > 0:
+            seen, chunk = self._seen.get(worker.worker_id), self.policy.knobs.largest_chunk_tokens
+            self.policy.law.learn(computed_in(speed.tokens_per_s, tokens, seen, chunk))
+
+    def look(self) -> None:
+        """Reads the steps of every worker off its newest state; called whenever anything has changed."""
+        now_s = self.clock()
+        if now_s < self._look_s:
+            return
+        self._look_s = now_s + self.cluster.config.health.watch_interval_s / 2
+        for worker in self.cluster.workers():
+            after, before = _seen(worker), self._seen.get(worker.worker_id)
+            if after is None or (before is not None and after.same_as(before)):
+                continue
+            self._seen[worker.worker_id] = after
+            if before is not None:
+                chunk = self.policy.knobs.largest_chunk_tokens
+                self.policy.stepped(worker.worker_id, decoded_between(before, after, self.policy.law, chunk))
+
+
+def _seen(worker: Worker) -> Seen | None:
+    state, heard_s = worker.state, worker.health.heard_s
+    if state is None or heard_s is None:
+        return None
+    # engines count as prompt tokens what they pulled, too
+    pulled = sum(peer.bytes for peer in state.transfers) // max(1, worker.info.kv_bytes_per_token)
+    return Seen(
+        epoch=state.epoch,
+        number=state.sequence,
+        at_s=heard_s,
+        steps=state.steps,
+        computed_tokens=state.prompt_tokens - state.cached_prompt_tokens - pulled,
+        generated_tokens=state.generated_tokens,
+        running=state.running,
+        context_tokens=state.blocks_used * worker.info.block_size_tokens,
+    )

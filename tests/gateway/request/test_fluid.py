@@ -1,0 +1,196 @@
+"""Fluid roles over real workers: the policy's ways are gone, answers are right on each, and nothing stays in its books."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import pytest
+
+from gateway.config import GatewayConfig
+from gateway.policy.roles import Fluid
+from gateway.request.intent import Intent
+from gateway.request.phase import Phase
+from gateway.request.roles import Roles, WayTaken
+from proto.worker import Role
+from tests.gateway.fleet import Fleet, config, expected, fleet, intent, prompt, until
+
+BOTH = (("b0", Role.BOTH), ("b1", Role.BOTH))
+MIXED = (("p0", Role.PREFILL), ("b0", Role.BOTH), ("d0", Role.DECODE))
+
+
+def fluid(handoff_after_tokens: int = 1, **more: Any) -> GatewayConfig:
+    aims = {"ttft_ms": 1000, "tpot_ms": 50, **more}
+    return config(routing={"fluid": aims, "handoff_after_tokens": handoff_after_tokens})
+
+
+def roles(one: Fleet) -> Roles:
+    found = one.lifecycle.roles
+    assert found is not None
+    return found
+
+
+def books(policy: Fluid) -> dict[str, tuple[int, int, int]]:
+    names = ("b0", "b1", "p0", "d0")
+    return {name: (book.backlog_tokens, book.answers, book.coming) for name in names if (book := policy.book(name))}
+
+
+@asynccontextmanager
+async def running(workers: tuple[tuple[str, Role], ...], settings: GatewayConfig, **more: Any) -> AsyncIterator[Fleet]:
+    """At the end the policy's books are as empty as everything else."""
+    async with fleet(workers, settings=settings, **more) as one:
+        yield one
+        await one.settled(30.0)
+        assert set(books(roles(one).policy).values()) == {(0, 0, 0)}
+
+
+def loaded(one: Fleet, worker_id: str) -> None:
+    """The policy believes that the worker has minutes of prompts in hand."""
+    roles(one).policy.book(worker_id).backlog_tokens += 10**6
+
+
+def unloaded(one: Fleet, worker_id: str) -> None:
+    roles(one).policy.book(worker_id).backlog_tokens -= 10**6
+
+
+async def test_an_idle_fleet_hands_nothing_over_and_spreads_what_comes() -> None:
+    async with running(BOTH, fluid(), profile="toy") as one:
+        wanted = [intent(prompt(300, seed), max_tokens=12, ignore_eos=True) for seed in range(6)]
+        answers = await asyncio.gather(*[one.ask(each) for each in wanted])
+        for each, answer in zip(wanted, answers, strict=True):
+            assert answer.tokens() == expected(each.prompts[0], each.sampling)
+            assert (answer.record.path, answer.record.path_reason) == ("colocated", "fluid")
+        assert {answer.record.decode_worker for answer in answers} == {"b0", "b1"}
+        assert roles(one).ways == {WayTaken.TOGETHER: 6}
+
+
+async def test_both_workers_shake_hands_only_where_roles_are_fluid() -> None:
+    async with running(BOTH, fluid()) as one:
+        assert {pair.key for pair in one.cluster.pairs} == {("b0", "b1"), ("b1", "b0")}
+    async with fleet(BOTH) as one:
+        assert list(one.cluster.pairs) == []
+
+
+async def test_a_worker_that_leans_computes_what_the_other_has_no_time_for() -> None:
+    async with running(BOTH, fluid(leaning=["b0"])) as one:
+        loaded(one, "b1")
+        wanted = intent(prompt(300), max_tokens=12, ignore_eos=True)
+        answer = await one.ask(wanted)
+        assert answer.tokens() == expected(wanted.prompts[0], wanted.sampling)
+        record = answer.record
+        assert (record.path, record.prefill_worker, record.decode_worker) == ("remote", "b0", "b1")
+        assert one.watcher.handoffs[0].kv_bytes > 0
+        unloaded(one, "b1")
+        again = await one.ask(intent(prompt(300, 1), max_tokens=12, ignore_eos=True))
+        assert (again.record.path, again.record.decode_worker) == ("colocated", "b1")
+        assert roles(one).ways == {WayTaken.HANDED: 1, WayTaken.TOGETHER: 1}
+
+
+async def test_answers_of_several_tokens_first_are_the_same() -> None:
+    async with running(BOTH, fluid(handoff_after_tokens=8, leaning=["b0"])) as one:
+        loaded(one, "b1")
+        long, short = (intent(prompt(40, tokens), max_tokens=tokens, ignore_eos=True) for tokens in (30, 5))
+        for each, handoffs in ((long, 1), (short, 0)):
+            answer = await one.ask(each)
+            assert answer.tokens() == expected(each.prompts[0], each.sampling)
+            assert answer.record.handoffs == handoffs
+        assert roles(one).ways == {WayTaken.HANDED_LATER: 2}
+        unloaded(one, "b1")
+
+
+async def test_a_busy_prefill_worker_hands_over_after_the_first_token() -> None:
+    async with running(BOTH, fluid(handoff_after_tokens=8, leaning=["b0"])) as one:
+        policy = roles(one).policy
+        loaded(one, "b1")
+        policy.book("b0").backlog_tokens += 5000
+        answer = await one.ask(intent(prompt(40), max_tokens=30, ignore_eos=True))
+        assert (answer.record.path, roles(one).ways) == ("remote", {WayTaken.HANDED: 1})
+        policy.book("b0").backlog_tokens -= 5000
+        unloaded(one, "b1")
+
+
+async def test_a_mixed_fleet_uses_every_way() -> None:
+    async with running(MIXED, fluid(ttft_ms=50), profile="toy") as one:
+        wanted = [intent(prompt(600 + seed, seed), max_tokens=16, ignore_eos=True) for seed in range(12)]
+        for each, answer in zip(wanted, await asyncio.gather(*[one.ask(each) for each in wanted]), strict=True):
+            assert answer.tokens() == expected(each.prompts[0], each.sampling)
+        ways = roles(one).ways
+        assert ways.total() == 12
+        assert ways[WayTaken.HANDED] == len(one.watcher.handoffs) > 0
+        assert ways[WayTaken.TOGETHER] > 0
+        assert {record.decode_worker for record in one.watcher.records} == {"b0", "d0"}
+
+
+async def test_prompts_and_answers_of_one_request_have_books_of_their_own() -> None:
+    async with running(BOTH, fluid()) as one:
+        wanted = intent(prompt(40, 1), prompt(60, 2), n=2, max_tokens=6, ignore_eos=True)
+        answer = await one.ask(wanted)
+        assert [len(answer.tokens(choice)) for choice in range(4)] == [6] * 4
+        assert roles(one).ways == {WayTaken.TOGETHER: 2}
+
+
+@pytest.mark.parametrize(
+    ("phase", "handed"), [(Phase.PREFILLING, True), (Phase.DECODING, True), (Phase.DECODING, False)]
+)
+async def test_whoever_leaves_is_out_of_the_books(phase: Phase, handed: bool) -> None:
+    async with running(BOTH, fluid(leaning=["b0"]), profile="toy", speedup=0.2) as one:
+        if handed:
+            loaded(one, "b1")
+        record = await one.leave_in(intent(prompt(300), max_tokens=500, ignore_eos=True), phase)
+        assert record.phase is Phase.CANCELLED
+        if handed:
+            unloaded(one, "b1")
+
+
+async def test_a_prefill_that_fails_is_computed_where_it_is_decoded_and_booked_there() -> None:
+    fails = {"faults": [{"kind": "fail", "after_tokens": 0, "where": {"leg": "prefill"}}]}
+    async with running(BOTH, fluid(leaning=["b0"]), scripts={"b0": fails}) as one:
+        loaded(one, "b1")
+        wanted = intent(prompt(300), max_tokens=12, ignore_eos=True)
+        answer = await one.ask(wanted)
+        assert answer.tokens() == expected(wanted.prompts[0], wanted.sampling)
+        assert (answer.record.path, answer.record.path_reason) == ("local", "prefill_failed")
+        unloaded(one, "b1")
+
+
+def _prefilling(one: Fleet, wanted: Intent) -> bool:
+    return one.watcher.path_of(wanted.request_id)[-1:] == [Phase.PREFILLING]
+
+
+async def test_the_death_of_either_worker_leaves_nothing_behind() -> None:
+    for victim in ("b0", "b1"):
+        async with running(BOTH, fluid(leaning=["b0"]), profile="toy", speedup=0.2) as one:
+            loaded(one, "b1")
+            wanted = intent(prompt(300), max_tokens=40, ignore_eos=True)
+            task = asyncio.create_task(one.outcome(wanted))
+            await until(partial(_prefilling, one, wanted))
+            await one.members.pop(victim).stop()
+            answer, error = await task
+            whole = expected(wanted.prompts[0], wanted.sampling)
+            came = answer.tokens()
+            assert came == whole[: len(came)]
+            assert error is not None or came == whole
+            unloaded(one, "b1")
+
+
+async def test_a_refused_place_is_not_kept_in_the_books() -> None:
+    """KV for one answer at a time: the others are asked for again and again."""
+    settings = fluid()
+    async with running((("b0", Role.BOTH),), settings, kv_blocks=8, profile="toy") as one:
+        wanted = [intent(prompt(40, seed), max_tokens=40, ignore_eos=True) for seed in range(5)]
+        answers = await asyncio.gather(*[one.ask(each) for each in wanted])
+        assert [len(answer.tokens()) for answer in answers] == [40] * 5
+        assert roles(one).ways == {WayTaken.TOGETHER: 5}
+
+
+async def test_the_law_of_steps_is_learnt_from_the_workers() -> None:
+    async with running((("b0", Role.BOTH),), fluid(), profile="toy") as one:
+        law = roles(one).policy.law
+        before = (law.weights_s, law.token_s)
+        await asyncio.gather(
+            *[one.ask(intent(prompt(600, seed), max_tokens=200, ignore_eos=True)) for seed in range(3)]
+        )
+        await until(lambda: law.weights_s != before[0] and law.token_s != before[1])
+        toy = one.members["b0"].engine
+        assert 0.3 < law.weights_s / toy.stats().step_time_s < 3
