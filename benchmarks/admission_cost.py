@@ -4,7 +4,8 @@
 
 `plan` is what the gateway makes of a newcomer, `turn` the head of the fair line and the choice among all workers, `reserve`
 the decision of the chosen worker's ledger by its error budget. `admission` is all three. `place()` alone is timed in turn
-with them on the same fleet, and the ratio is what to compare between machines.
+with them, on the same workers; that ratio is what to compare between machines. `tend` is what one worker does after each
+decode step so that its forecast is fresh, and no part of an admission.
 """
 
 import argparse
@@ -14,30 +15,36 @@ import math
 import random
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from statistics import NormalDist
 from typing import TypeVar
 
 import numpy as np
 
+from benchmarks.plain_worker import plain_info, plain_state
 from decode_pool.expected import Admission
 from decode_pool.ledger import Hold, Ledger, Load, Shape
+from gateway.cluster.leases import LeaseKind
+from gateway.cluster.view import View
+from gateway.cluster.worker import Worker
+from gateway.config import HealthConfig
 from gateway.policy.admission import Entry
 from gateway.policy.control.controller import Controller, Setting
 from gateway.policy.control.plan import Asked
 from gateway.policy.dispatch import Ask, Bid, Dispatch
 from gateway.policy.estimate import Features, FinishedBy
 from gateway.policy.prefix import BlockHashes, PrefixKey
-from gateway.policy.routing import DecodeCandidate, Fleet, Path, Placement, Rules, place
+from gateway.policy.routing import Fleet, Path, Placement, Rules, place
 from gateway.policy_config import PolicyConfig
 from proto.reservation import Reservation
-from proto.worker import Role
 
 T = TypeVar("T")
 
 BLOCKS, SIZE, SLOTS, WINDOW = 20_000, 16, 1_024, 131_072
 RULES = Rules(0, prefill_here_if_none=True)
 STEP_S = 0.02
+LOAD = Load(step_time_s=STEP_S)
 #: Median answers of four declared efforts; each is learnt from 200 before anything is timed.
 EFFORTS = {"none": 200, "low": 500, "medium": 1_200, "high": 4_000}
 
@@ -55,6 +62,10 @@ class Scene:
                 self.controller.lengths.observe(Features("m", 500, effort=effort), length, FinishedBy.STOP)
         shape = Shape(BLOCKS, SIZE, SLOTS, WINDOW)
         self.ledgers = {f"w{at}": Ledger(shape, lambda: self.now_s, f"w{at}", Admission()) for at in range(workers)}
+        self.workers = {name: self._worker(name) for name in self.ledgers}
+        self._view = View()
+        for name in self.workers:
+            self._hear(name)
         self.dispatch: Dispatch[str] = Dispatch(
             self.controller.line(queued + 1),
             RULES,
@@ -66,7 +77,6 @@ class Scene:
         )
         self.holds: list[Hold] = []
         self._open = True
-        self._promised = dict.fromkeys(self.ledgers, 0.0)
         while len(self.holds) < running:
             self.reserve(self.bid(), f"w{len(self.holds) % workers}")
         self._open = False
@@ -74,15 +84,20 @@ class Scene:
             self.enter(self.bid())
         self._open = True
 
-    def view(self, _: BlockHashes) -> Fleet:
-        """As a live gateway makes it of the last word of its workers."""
-        return Fleet(tuple(self._decode(name, ledger) for name, ledger in self.ledgers.items()), (), {})
+    def view(self, prefix: BlockHashes) -> Fleet:
+        """As a live gateway has it of the last word of its workers."""
+        fleet = self._view.fleet(self.workers.values(), {}, prefix)
+        return fleet if self._open else replace(fleet, decodes=tuple([replace(d, closed=True) for d in fleet.decodes]))
 
-    def _decode(self, name: str, ledger: Ledger) -> DecodeCandidate:
-        headroom = BLOCKS - ledger.expected.budget.pool_blocks - self._promised[name]
-        free = BLOCKS - ledger.reserved_blocks
-        return DecodeCandidate(
-            name, Role.BOTH, WINDOW, SIZE, BLOCKS, free, SLOTS, closed=not self._open, headroom_blocks=headroom
+    def _worker(self, name: str) -> Worker:
+        info = plain_info(name, blocks=BLOCKS, block_size=SIZE, slots=SLOTS, window=WINDOW)
+        return Worker(info, "", HealthConfig(), lambda: self.now_s, lambda *_: None, lambda: None)
+
+    def _hear(self, name: str) -> None:
+        ledger = self.ledgers[name]
+        promised, pool = ledger.promised_blocks(LOAD), ledger.expected.budget.pool_blocks
+        self.workers[name].heard(
+            plain_state(blocks=BLOCKS, reserved=ledger.reserved_blocks, promised=promised, pool=pool)
         )
 
     def bid(self) -> Bid:
@@ -109,9 +124,11 @@ class Scene:
         request = self.controller.reserve(
             bid, "g", f"{bid.request_id}-r1", 60.0, placement, lambda: self.view(bid.prefix)
         )
-        ledger, load = self.ledgers[worker], Load(step_time_s=STEP_S)
-        reply = ledger.reserve(request, load)
+        ledger, leases = self.ledgers[worker], self.workers[worker].leases
+        lease = leases.take(LeaseKind.RESERVATION, bid.request_id, ttl_s=60.0, blocks=bid.need.likely_blocks(SIZE))
+        reply = ledger.reserve(request, LOAD)
         if isinstance(reply, Reservation):
+            leases.granted(lease, reply.blocks)
             hold = ledger.start(reply.reservation_id, "g", request.prompt_tokens)
             assert hold is not None
             self.holds.append(hold)
@@ -124,7 +141,7 @@ class Scene:
         for hold in self.holds:
             hold.advance(1)
         for name in self._random.sample(list(self.ledgers), min(2, len(self.ledgers))):
-            self._promised[name] = self.ledgers[name].promised_blocks(Load(step_time_s=STEP_S))
+            self._hear(name)
 
 
 def timed(work: Callable[[], T]) -> tuple[T, float]:

@@ -20,6 +20,7 @@ from gateway.cluster.snapshot import ClusterSnapshot, Integrity
 from gateway.cluster.states import PairState
 from gateway.cluster.steady import again_and_again
 from gateway.cluster.survey import survey, tally
+from gateway.cluster.view import View
 from gateway.cluster.worker import Worker
 from gateway.config import GatewayConfig
 from gateway.policy.prefix import BlockHashes
@@ -58,6 +59,7 @@ class Cluster:
         self.queued: Callable[[], int] = lambda: 0
         self.pairs = PairBook(config.health, clock, self._pair_moved)
         self.roster = Roster(self.gateway_id, config, self.observer, self.pairs, clock, self.changed)
+        self._view = View()
         self._listeners: list[Callable[[], None]] = []
         self._registry = Registry(config, self.roster.joined)
         self._stack = AsyncExitStack()
@@ -109,18 +111,7 @@ class Cluster:
 
     def fleet(self, prefix: BlockHashes) -> Fleet:
         """What may take work now, with what each decode worker is believed to have cached of a prompt."""
-
-        def cached(worker: Worker) -> int:
-            if not len(worker.prefix):
-                return 0
-            return worker.prefix.cached_tokens(prefix.hashes(worker.info.block_size_tokens))
-
-        ready = [worker for worker in self.workers() if worker.ready]
-        return Fleet(
-            decodes=tuple([worker.as_decode(cached(worker)) for worker in ready if worker.role.decodes]),
-            prefills=tuple([worker.as_prefill() for worker in ready if worker.role.prefills]),
-            links=self.pairs.links,
-        )
+        return self._view.fleet([worker for worker in self.workers() if worker.ready], self.pairs.links, prefix)
 
     def absent(self) -> list[DecodeCandidate]:
         """Decode workers of the served model that take no work now: lost, draining, warming or under suspicion."""

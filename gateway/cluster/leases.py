@@ -28,12 +28,19 @@ class LeaseBook:
     """The live leases on one worker in one epoch.
 
     Between two state snapshots of the worker the book also remembers what was granted and given back since,
-    so that free space can be judged without waiting for the next one.
+    so that free space can be judged without waiting for the next one. `changed` is told of whatever may change that,
+    and the prompts in hand.
     """
 
-    def __init__(self, clock: Callable[[], float], returned: Callable[[Lease], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        returned: Callable[[Lease], None] = lambda _: None,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
         self._clock = clock
         self._returned = returned
+        self._changed = changed
         self._live: dict[LeaseKind, set[Lease]] = {kind: set() for kind in LeaseKind}
         self._fresh: set[Lease] = set()  # reservations that the newest snapshot does not know
         self._asked: set[Lease] = set()  # reservations that the worker has not answered yet
@@ -52,6 +59,7 @@ class LeaseBook:
         if kind is LeaseKind.RESERVATION:
             self._fresh.add(lease)
             self._asked.add(lease)
+        self._changed()
         return lease
 
     def granted(self, lease: Lease, blocks: int) -> None:
@@ -59,6 +67,12 @@ class LeaseBook:
         self._asked.discard(lease)
         lease.blocks = blocks
         lease.deadline_s = float("inf")
+        self._changed()
+
+    def computed(self, lease: Lease) -> None:
+        """Its prompt keeps nobody waiting any more."""
+        lease.tokens = 0
+        self._changed()
 
     def give_back(self, lease: Lease, *, quiet: bool = False) -> bool:
         """Ends a lease; False when it had ended already, so that every exit path may call it.
@@ -74,6 +88,7 @@ class LeaseBook:
             self._fresh.discard(lease)
         elif lease.kind is LeaseKind.RESERVATION and not quiet:
             self._freed_blocks.append(lease.blocks)
+        self._changed()
         if not quiet:
             self._returned(lease)
         return True
@@ -82,6 +97,7 @@ class LeaseBook:
         """The worker's own figures now include everything before this moment."""
         self._fresh.clear()
         self._freed_blocks.clear()
+        self._changed()
 
     @property
     def asked(self) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
+from math import inf
 
 from gateway.config import OnNoPrefill, RoutingConfig
 from proto.worker import Role
@@ -142,6 +143,9 @@ class Link:
         return LINK_RANK.get(self.transport, len(LINK_RANK))
 
 
+#: What two ways to compute the same share may differ by.
+_ROUNDING = 1e-9
+
 #: prefill worker id -> its link to one decode worker
 Links = Mapping[str, Link]
 
@@ -215,10 +219,18 @@ class Fleet:
     prefills: tuple[PrefillCandidate, ...]
     links: Mapping[str, Links]
     dedicated: bool = field(init=False)
+    _orders: dict[bool, "Order | None"] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         # once, and not for each decode worker
         object.__setattr__(self, "dedicated", any(worker.role is Role.PREFILL for worker in self.prefills))
+        object.__setattr__(self, "_orders", {})
+
+    def order(self, *, forecast: bool) -> "Order | None":
+        """The decode workers by the room they have; None where some have told their forecast and others have not."""
+        if forecast not in self._orders:
+            self._orders[forecast] = _order(self.decodes, forecast=forecast)
+        return self._orders[forecast]
 
     def partners(self, decode_worker: str) -> list[PrefillCandidate]:
         links = self.links.get(decode_worker, {})
@@ -252,14 +264,54 @@ def _starved(decode: DecodeCandidate, fleet: Fleet) -> bool:
     return dedicated and all(worker.role is Role.BOTH for worker in fleet.decodes)
 
 
+@dataclass(frozen=True, slots=True)
+class Order:
+    """`ranked`: decode workers with the share of their KV that is free now, the most first. `sizes`: tokens of a block, as
+    they occur; `most_blocks`: of the largest worker."""
+
+    ranked: tuple[tuple[float, DecodeCandidate], ...]
+    sizes: frozenset[int]
+    most_blocks: int
+
+    def least_share(self, need: Need) -> float:
+        """What the need takes of any of them, at least."""
+        return min([need.likely_blocks(size) for size in self.sizes]) / max(1, self.most_blocks)
+
+
+def _order(decodes: tuple[DecodeCandidate, ...], *, forecast: bool) -> Order | None:
+    told = [decode.headroom_blocks for decode in decodes] if forecast else []
+    if None not in told and told:
+        shares = [decode.headroom_blocks / max(1, decode.blocks_total) for decode in decodes]  # type: ignore[operator]
+    elif any(blocks is not None for blocks in told):
+        return None
+    else:
+        shares = [decode.blocks_free / max(1, decode.blocks_total) for decode in decodes]
+    places = sorted(range(len(shares)), key=shares.__getitem__, reverse=True)
+    sizes = frozenset([decode.block_size_tokens for decode in decodes])
+    most = max([decode.blocks_total for decode in decodes])
+    return Order(tuple([(shares[at], decodes[at]) for at in places]), sizes, most)
+
+
 def place(need: Need, fleet: Fleet, rules: Rules, avoid: Collection[str] = (), never: Collection[str] = ()) -> Outlook:
     """The decode worker with the most free KV after growth, of those that have a way to the prompt's KV.
 
     `avoid` names workers to use only if there is no other; `never` those that said they will never take it.
     """
-    fitting = able_to_decode(need, fleet, rules, never)
-    if isinstance(fitting, Wait | NoRoute):
-        return fitting
+    order = fleet.order(forecast=need.likely_tokens > 0) if fleet.decodes else None
+    decode = None if order is None else _roomiest(need, fleet, order, rules, avoid, never)
+    if decode is None:
+        if order is not None and not avoid:
+            return _nobody(need, fleet, rules, never)
+        fitting = able_to_decode(need, fleet, rules, never)
+        if isinstance(fitting, Wait | NoRoute):
+            return fitting
+        decode = _best(need, fitting, avoid)
+    way = choose_path(need, decode, fleet, rules)
+    assert way is not None, "both ways to choose have looked"
+    return Placement(decode.worker_id, *way)
+
+
+def _best(need: Need, fitting: list[DecodeCandidate], avoid: Collection[str]) -> DecodeCandidate:
     # like with like: a worker that has not told its forecast yet would look emptier by its whole emergency pool
     told = all(decode.headroom_blocks is not None for decode in fitting)
 
@@ -267,16 +319,41 @@ def place(need: Need, fleet: Fleet, rules: Rules, avoid: Collection[str] = (), n
         left = decode.free_after(need) if told else decode.unreserved_after(need)
         return decode.worker_id not in avoid, left / max(1, decode.blocks_total), decode.cached_tokens
 
-    decode = max(fitting, key=rank)
-    way = choose_path(need, decode, fleet, rules)
-    assert way is not None, "able_to_decode has looked"
-    return Placement(decode.worker_id, *way)
+    return max(fitting, key=rank)
+
+
+def _roomiest(
+    need: Need, fleet: Fleet, order: Order, rules: Rules, avoid: Collection[str], never: Collection[str]
+) -> DecodeCandidate | None:
+    """The best of those not to be avoided, without a look at each: most room first, until nobody left can have more."""
+    best, most, least = None, (-inf, 0), order.least_share(need)
+    for share, decode in order.ranked:
+        if share - least < most[0] - _ROUNDING:
+            break
+        if decode.closed or decode.worker_id in avoid or not _takes(decode, need, fleet, rules, never):
+            continue
+        rank = (decode.free_after(need) / max(1, decode.blocks_total), decode.cached_tokens)
+        if rank > most:
+            best, most = decode, rank
+    return best
+
+
+def _takes(decode: DecodeCandidate, need: Need, fleet: Fleet, rules: Rules, never: Collection[str]) -> bool:
+    if not decode.fits(need) or not decode.could_ever(need) or decode.worker_id in never:
+        return False
+    return choose_path(need, decode, fleet, rules) is not None
 
 
 def able_to_decode(
     need: Need, fleet: Fleet, rules: Rules, never: Collection[str] = ()
 ) -> list[DecodeCandidate] | Wait | NoRoute:
     """Everyone with a way to the prompt's KV and room for its growth now, or why there is nobody."""
+    fitting = [one for one in fleet.decodes if not one.closed and _takes(one, need, fleet, rules, never)]
+    return fitting or _nobody(need, fleet, rules, never)
+
+
+def _nobody(need: Need, fleet: Fleet, rules: Rules, never: Collection[str]) -> Wait | NoRoute:
+    """Why no worker takes it now."""
     if not fleet.decodes:
         return NoRoute(Dead.NO_DECODE, {})
     able = [decode for decode in fleet.decodes if decode.could_ever(need) and decode.worker_id not in never]
@@ -285,11 +362,8 @@ def able_to_decode(
     served = [decode for decode in able if choose_path(need, decode, fleet, rules) is not None]
     if not served:
         return NoRoute(Dead.NO_PREFILL, {"decode_workers": len(able)})
-    fitting = [decode for decode in served if not decode.closed and decode.fits(need)]
-    if not fitting:
-        roomiest = max(served, key=lambda decode: decode.blocks_free)
-        return Wait(need.likely_blocks(roomiest.block_size_tokens), roomiest.blocks_free, roomiest.blocks_total)
-    return fitting
+    roomiest = max(served, key=lambda decode: decode.blocks_free)
+    return Wait(need.likely_blocks(roomiest.block_size_tokens), roomiest.blocks_free, roomiest.blocks_total)
 
 
 def _too_big(need: Need, fleet: Fleet) -> NoRoute:

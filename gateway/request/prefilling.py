@@ -84,7 +84,8 @@ async def begin(job: Job, worker: Worker, work: Work, show: Callable[[PrefillDon
                     break
                 if last is None:
                     _measure(job, worker, work, part)
-                limit_s, last, lease.tokens = deadlines.idle_s, part, 0  # its prompt keeps nobody waiting any more
+                limit_s, last = deadlines.idle_s, part
+                worker.leases.computed(lease)
                 show(part)
         if last is None or last.finish is None:
             raise FaultError(Fault(FaultKind.INTERNAL, "the leg ended in the middle"))

@@ -18,6 +18,7 @@ from gateway.policy.routing import (
     PrefillCandidate,
     Rules,
     Wait,
+    able_to_decode,
     place,
 )
 from proto.worker import Role
@@ -203,3 +204,49 @@ def test_an_empty_worker_is_asked_for_a_prompt_that_needs_its_emergency_pool() -
     used = replace(empty, blocks_free=999, headroom_blocks=979.0)
     assert isinstance(place(large, fleet([used], [prefill()]), RULES), Wait)
     assert isinstance(place(large, fleet([replace(empty, asked=True)], [prefill()]), RULES), Wait)
+
+
+def _candidate(number: int, draw: st.DrawFn) -> DecodeCandidate:
+    total = draw(st.sampled_from((10, 40, 100)))
+    return DecodeCandidate(
+        f"d{number}",
+        draw(st.sampled_from((Role.DECODE, Role.BOTH))),
+        draw(st.sampled_from((200, 4096))),
+        draw(st.sampled_from((16, 32))),
+        total,
+        draw(st.integers(0, total)),
+        draw(st.sampled_from((1, 64))),
+        draw(st.sampled_from((0, 0, 32))),
+        closed=draw(st.integers(0, 4)) == 0,
+        headroom_blocks=draw(st.one_of(st.none(), st.integers(-20, total))) if draw(st.booleans()) else float(total),
+        asked=draw(st.booleans()),
+    )
+
+
+@st.composite
+def fleets(draw: st.DrawFn) -> Fleet:
+    decodes = [_candidate(number, draw) for number in range(draw(st.integers(1, 6)))]
+    return fleet(decodes, [prefill()] if draw(st.booleans()) else [], linked=draw(st.booleans()))
+
+
+@given(
+    fleets(),
+    st.builds(Need, st.integers(1, 300), st.integers(1, 300), st.just(1), st.sampled_from((0, 40))),
+    st.sets(st.sampled_from(("d0", "d1", "d2"))),
+)
+def test_a_look_at_the_roomiest_finds_what_a_look_at_all_would(there: Fleet, need: Need, avoid: set[str]) -> None:
+    rules = Rules(16, prefill_here_if_none=False)
+    fitting = able_to_decode(need, there, rules)
+    found = place(need, there, rules, avoid)
+    if isinstance(fitting, Wait | NoRoute):
+        assert found == fitting
+        return
+    told = all(one.headroom_blocks is not None for one in fitting)
+
+    def rank(one: DecodeCandidate) -> tuple[bool, float, int]:
+        left = one.free_after(need) if told else one.unreserved_after(need)
+        return one.worker_id not in avoid, left / one.blocks_total, one.cached_tokens
+
+    assert isinstance(found, Placement)
+    chosen = next(one for one in fitting if one.worker_id == found.worker_id)
+    assert rank(chosen) == max(map(rank, fitting))

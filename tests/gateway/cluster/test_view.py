@@ -1,0 +1,84 @@
+"""The fleet that routing sees is made anew where a worker has changed, and nowhere else."""
+
+from gateway.cluster.leases import LeaseKind
+from gateway.cluster.view import View
+from gateway.cluster.worker import Worker
+from gateway.config import HealthConfig
+from gateway.policy.prefix import PrefixKey
+from gateway.policy.routing import Fleet, Links
+from gateway.policy.standing import REOPEN_S
+from proto.reservation import Refusal, RefusalReason
+from proto.worker import Role
+from tests.gateway.cluster.facts import Clock, state
+from tests.workers import worker_info
+
+LINKS: dict[str, Links] = {}
+
+
+class Scene:
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.one, self.other = self.workers = [self.worker("a"), self.worker("b")]
+        self._view = View()
+
+    def worker(self, name: str) -> Worker:
+        return Worker(worker_info(name), name, HealthConfig(), self.clock, lambda *_: None, lambda: None)
+
+    def fleet(self, prefix: PrefixKey | None = None) -> Fleet:
+        seen = self._view.fleet(self.workers, LINKS, prefix or PrefixKey((), ""))
+        for worker, decode in zip(self.workers, seen.decodes, strict=True):
+            assert decode == worker.as_decode(decode.cached_tokens)
+        assert seen.prefills == tuple(worker.as_prefill() for worker in self.workers)
+        return seen
+
+
+def test_nothing_has_changed_and_the_fleet_is_the_same_one() -> None:
+    scene = Scene()
+    assert scene.fleet() is scene.fleet()
+
+
+def test_whatever_changes_a_worker_is_seen_and_the_others_stay_as_they_are() -> None:
+    scene = Scene()
+    one = scene.one
+    lease = one.leases.take(LeaseKind.RESERVATION, "r", ttl_s=9.0, blocks=10)
+    prefill = one.leases.take(LeaseKind.PREFILL, "r", ttl_s=9.0, tokens=300)
+    for change in (
+        lambda: one.heard(state(blocks_reserved=5, blocks_promised=20.0)),
+        lambda: one.leases.granted(lease, 12),
+        lambda: one.leases.computed(prefill),
+        lambda: one.prefilled(1_000, 0.5),
+        lambda: one.leases.give_back(lease),
+        lambda: one.heard(state(blocks_used=50)),
+    ):
+        before = scene.fleet()
+        change()
+        after = scene.fleet()
+        assert after is not before
+        assert after.decodes[1] is before.decodes[1]
+
+
+def test_a_door_that_was_shut_by_a_refusal_is_seen_to_open_with_time() -> None:
+    scene = Scene()
+    asked = scene.one.leases.take(LeaseKind.RESERVATION, "r", ttl_s=9.0, blocks=10)
+    scene.one.refused(Refusal(RefusalReason.KV_BUSY, 10, 100, 90, 90, 8, 8), asked)
+    assert scene.fleet().decodes[0].closed
+    scene.clock.now_s += 2 * REOPEN_S
+    assert not scene.fleet().decodes[0].closed
+
+
+def test_each_prompt_sees_what_is_cached_of_it() -> None:
+    scene = Scene()
+    prompt, other = PrefixKey(range(64), ""), PrefixKey(range(100, 164), "")
+    scene.one.prefix.insert(prompt.hashes(16))
+    for prefix, cached in ((prompt, 64), (other, 0), (prompt, 64)):
+        assert [decode.cached_tokens for decode in scene.fleet(prefix).decodes] == [cached, 0]
+
+
+def test_another_role_and_other_workers_are_seen_at_once() -> None:
+    scene = Scene()
+    scene.fleet()
+    scene.one.heard(state(role=Role.DECODE))
+    seen = scene._view.fleet(scene.workers, LINKS, PrefixKey((), ""))
+    assert ([one.worker_id for one in seen.decodes], [one.worker_id for one in seen.prefills]) == (["a", "b"], ["b"])
+    scene.workers = [scene.other, scene.worker("c")]
+    assert [one.worker_id for one in scene.fleet().decodes] == ["b", "c"]
