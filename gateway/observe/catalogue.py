@@ -141,6 +141,13 @@ POLICY_METRICS = (
         "Early refusals by what was seen afterwards: right, wrong, or unjudged (docs/admission.md).",
         ("reason", "verdict"),
     ),
+    Spec(
+        "tandem_fluid_ways_total",
+        C,
+        "Prompts that got a place, by the way that the role policy chose: together, handed, handed_later.",
+        ("way",),
+    ),
+    Spec("tandem_fluid_leaning_workers", G, "Workers of role both that lean to prefill now."),
     Spec("tandem_fairness_spent", G, "Share of a fairness budget that is used up; 1 is all.", ("class", "measure")),
 )
 

@@ -57,6 +57,9 @@ def policy_samples(policy: PolicySnapshot) -> dict[str, list[Sample]]:
             ("tandem_length_realised_tokens_total", bucket.realised_tokens),
         ):
             samples[name].append(((bucket.model, bucket.answer_tokens), float(value)))
+    if policy.roles is not None:
+        samples["tandem_fluid_ways_total"] = [((way,), float(count)) for way, count in policy.roles.ways.items()]
+        samples["tandem_fluid_leaning_workers"] = [((), float(len(policy.roles.leaning)))]
     for early in policy.early:
         for verdict, count in (("right", early.right), ("wrong", early.wrong), ("unjudged", early.unjudged)):
             samples["tandem_early_rejections_total"].append(((early.reason, verdict), float(count)))

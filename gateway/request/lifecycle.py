@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from typing import Protocol
 
 from gateway.cluster.cluster import Cluster
@@ -59,7 +60,8 @@ class Lifecycle:
 
     def policy(self) -> PolicySnapshot:
         """What the policy has counted so far, and who waits."""
-        return self.controller.snapshot(self._shared.desk.waiting_by_class())
+        snapshot = self.controller.snapshot(self._shared.desk.waiting_by_class())
+        return replace(snapshot, roles=self.roles.row) if self.roles else snapshot
 
     def refuse_new(self) -> None:
         """From now on every `open` raises DRAINING; what runs goes on."""

@@ -9,6 +9,7 @@ from typing import Self
 from gateway.cluster.cluster import Cluster
 from gateway.cluster.worker import Worker
 from gateway.config import RoutingConfig
+from gateway.policy.control.rows import RolesRow
 from gateway.policy.dispatch import Bid
 from gateway.policy.roles import Aims, Fluid, Knobs
 from gateway.policy.roles.seen import Seen, computed_in, decoded_between
@@ -104,6 +105,12 @@ class Roles:
         trip = Trip(self, f"{bid.request_id}-{bid.arrival}", placement, bid.need, bid)
         self.enter(trip, arrives=not bid.asks)
         return trip
+
+    @property
+    def row(self) -> RolesRow:
+        law = self.policy.law
+        ways = {way.value: self.ways[way] for way in WayTaken}
+        return RolesRow(ways, tuple(sorted(self.policy.leaning)), law.weights_s, law.token_s, law.context_s)
 
     def enter(self, trip: Trip, *, arrives: bool) -> None:
         placement = trip.placement

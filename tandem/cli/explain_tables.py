@@ -32,6 +32,8 @@ def _look(look: Mapping[str, Any]) -> Iterator[RenderableType]:
     numbers = ", ".join(f"{name} {value:g}" for name, value in look["numbers"].items())
     line = f"{look['at_s']:8.3f} s  {' '.join(part for part in parts if part)}"
     yield Text(f"{line}; {numbers}" if numbers else line)
+    if look.get("ways"):
+        yield _ways(look["ways"])
     if look["candidates"]:
         table = Table(box=None, pad_edge=True)
         for column in ("candidate", "verdict", "path", "score", "blocks left", "cached"):
@@ -46,6 +48,24 @@ def _look(look: Mapping[str, Any]) -> Iterator[RenderableType]:
                 str(one["cached_tokens"]),
             )
         yield table
+
+
+def _ways(ways: list[Mapping[str, Any]]) -> Table:
+    """What the role policy weighed; the first was taken. `handed` says after how many tokens."""
+    table = Table(box=None, pad_edge=True)
+    for column in ("computed by", "decoded by", "handed", "load", "first token", "step", "KV held"):
+        table.add_column(column, justify="left" if column.endswith("by") else "right")
+    for way in ways:
+        table.add_row(
+            way["computed_by"],
+            way["worker_id"],
+            f"after {way['first_tokens']}" if way["first_tokens"] else "–",
+            f"{way['load']:.3g}",
+            f"{1000 * way['first_token_s']:.0f} ms",
+            f"{1000 * way['step_s']:.1f} ms",
+            f"{100 * way['kv_share']:.1f} %",
+        )
+    return table
 
 
 def _end(decision: Mapping[str, Any]) -> Iterator[RenderableType]:

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from gateway.cluster.snapshot import ClusterSnapshot, PairSnapshot, WorkerSnapshot
 from gateway.cluster.states import PairState, WorkerStatus
-from gateway.policy.control.rows import EarlyRow, PolicySnapshot
+from gateway.policy.control.rows import EarlyRow, PolicySnapshot, RolesRow
 from proto.worker import Role
 from tandem.units import rate, size
 
@@ -84,6 +84,8 @@ def _policy(policy: PolicySnapshot) -> list[RenderableType]:
                 f"{bucket.over_tokens:,}",
             )
         parts.append(table)
+    if policy.roles is not None:
+        parts.append(Text(_roles(policy.roles)))
     if policy.queue:
         waiting = ", ".join(f"{row.waiting} {row.klass} ({row.band})" for row in policy.queue)
         parts.append(Text(f"Waiting for KV: {waiting}"))
@@ -94,6 +96,14 @@ def _policy(policy: PolicySnapshot) -> list[RenderableType]:
     for fair in policy.fairness:
         parts += [Text(f"{fair.klass}: the fairness budget of {measure} is spent", "red") for measure in fair.alarms]
     return parts
+
+
+def _roles(row: RolesRow) -> str:
+    ways = ", ".join(f"{count:,} {way.replace('_', ' ')}" for way, count in row.ways.items())
+    return (
+        f"Fluid roles: {ways}; leaning to prefill: {', '.join(row.leaning) or 'nobody'}; a step takes "
+        f"{1e3 * row.weights_s:.1f} ms, {1e6 * row.token_s:.0f} µs a token, {1e9 * row.context_s:.0f} ns a KV token"
+    )
 
 
 def _hindsight(row: EarlyRow) -> str:

@@ -219,7 +219,7 @@ class Controller:
             numbers = dict(seen.numbers) or {"waited_s": round(seen.waited_s, 6)}
             look = Look(self._clock(), "refused", "", seen.why.value, seen.waiting, view, numbers)
         elif isinstance(seen, Placement):
-            look = Look(self._clock(), "placed", seen.worker_id, seen.reason, 0, view)
+            look = Look(self._clock(), "placed", seen.worker_id, seen.reason, 0, view, ways=seen.ways)
         else:
             look = Look(self._clock(), outcome(seen), "", "", 0, view)
         bid.decision.look(look)

@@ -7,7 +7,7 @@ from typing import Any
 
 from gateway.policy.control.plan import Plan
 from gateway.policy.estimate import Estimate
-from gateway.policy.routing import DecodeCandidate, Fleet, Need, NoRoute, Placement, Rules, Wait, choose_path
+from gateway.policy.routing import DecodeCandidate, Fleet, Need, NoRoute, Placement, Rules, Wait, Way, choose_path
 
 #: Looks of one prompt that are kept: the first ones and the last.
 _LOOKS = 12
@@ -45,7 +45,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One moment at which something was decided. `numbers` are those of a refusal."""
+    """One moment at which something was decided. `numbers` are those of a refusal, `ways` what a role policy weighed."""
 
     at_s: float
     what: str
@@ -54,10 +54,13 @@ class Look:
     waiting: int = 0
     seen: Seen | None = None
     numbers: Mapping[str, float] = field(default_factory=dict)
+    ways: tuple[Way, ...] = ()
 
     @property
     def candidates(self) -> tuple[Scored, ...]:
-        return self.seen.scored() if self.seen else ()
+        """Where ways were weighed, those that could not be among them: the others were chosen by their ways."""
+        scored = self.seen.scored() if self.seen else ()
+        return tuple([each for each in scored if each.verdict != "fits"]) if self.ways else scored
 
     def document(self, began_s: float) -> dict[str, Any]:
         """`at_s` counts from `began_s` on."""
@@ -69,6 +72,7 @@ class Look:
             "waiting": self.waiting,
             "numbers": dict(self.numbers),
             "candidates": [asdict(each) for each in self.candidates],
+            "ways": [asdict(each) for each in self.ways],
         }
 
 

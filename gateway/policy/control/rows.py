@@ -112,6 +112,18 @@ class EarlyRow:
 
 
 @dataclass(frozen=True, slots=True)
+class RolesRow:
+    """Fluid roles: prompts by the way that they were sent, who leans to prefill, and the law of steps as learnt (s; a
+    step's weights, each token computed, each KV token read)."""
+
+    ways: dict[str, int]
+    leaning: tuple[str, ...]
+    weights_s: float
+    token_s: float
+    context_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class PolicySnapshot:
     """`admitted`: requests that the limits have let in and that have not ended. `rejected`: requests by reason."""
 
@@ -124,3 +136,4 @@ class PolicySnapshot:
     admitted: int = 0
     buckets: tuple[BucketRow, ...] = ()
     early: tuple[EarlyRow, ...] = ()
+    roles: RolesRow | None = None

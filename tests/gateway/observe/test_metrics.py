@@ -10,7 +10,7 @@ from gateway.cluster.states import PairState, WorkerStatus
 from gateway.observe.catalogue import CATALOGUE, CLUSTER_METRICS, Kind
 from gateway.observe.document import TARGET, render
 from gateway.observe.metrics import Metrics
-from gateway.policy.control.rows import BucketRow, ClassRow, EarlyRow, FairRow, PolicySnapshot, QueueRow
+from gateway.policy.control.rows import BucketRow, ClassRow, EarlyRow, FairRow, PolicySnapshot, QueueRow, RolesRow
 from gateway.request.errors import Reason
 from gateway.request.observer import Handoff
 from gateway.request.phase import Phase
@@ -60,7 +60,9 @@ def policy() -> PolicySnapshot:
     fair = (FairRow("default", 10, 1.0, 2.0, 0.5, 1.5, 0.0),)
     buckets = (BucketRow("toy", "1-256", 8, 1, 2, 300, 5, 700, 1200),)
     early = (EarlyRow("decode_overloaded", 9, 1, 2, 3),)
-    return PolicySnapshot("blue-7", "forecast", rows, (QueueRow("high", "default", 4),), fair, {}, 6, buckets, early)
+    queue = (QueueRow("high", "default", 4),)
+    roles = RolesRow({"together": 7, "handed": 3, "handed_later": 0}, ("b0", "b1"), 0.02, 1e-4, 0.0)
+    return PolicySnapshot("blue-7", "forecast", rows, queue, fair, {}, 6, buckets, early, roles)
 
 
 @pytest.fixture
@@ -186,3 +188,9 @@ def test_the_policy_s_figures_are_read_at_the_scrape(metrics: Metrics) -> None:
     verdicts = [seen["tandem_early_rejections_total", (overloaded, ("verdict", v))] for v in ("right", "wrong")]
     assert verdicts == [9, 1]
     assert seen["tandem_fairness_spent", (*default, ("measure", "slowdown"))] == 1.5
+
+
+def test_ways_are_counted_where_roles_are_fluid(metrics: Metrics) -> None:
+    found = values(metrics)
+    assert found["tandem_fluid_ways_total", (("way", "handed"),)] == 3
+    assert found["tandem_fluid_leaning_workers", ()] == 2

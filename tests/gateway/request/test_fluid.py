@@ -80,11 +80,19 @@ async def test_a_worker_that_leans_computes_what_the_other_has_no_time_for() -> 
         assert answer.tokens() == expected(wanted.prompts[0], wanted.sampling)
         record = answer.record
         assert (record.path, record.prefill_worker, record.decode_worker) == ("remote", "b0", "b1")
+        (decision,) = one.lifecycle.controller.decisions.of(wanted.request_id)
+        taken, other = decision.looks[-1].document(0.0)["ways"]
+        assert (taken["computed_by"], taken["worker_id"], taken["first_tokens"]) == ("b0", "b1", 1)
+        assert (other["computed_by"], other["worker_id"], other["first_tokens"]) == ("b1", "b1", 0)
+        assert taken["load"] < other["load"]
         assert one.watcher.handoffs[0].kv_bytes > 0
         unloaded(one, "b1")
         again = await one.ask(intent(prompt(300, 1), max_tokens=12, ignore_eos=True))
         assert (again.record.path, again.record.decode_worker) == ("colocated", "b1")
         assert roles(one).ways == {WayTaken.HANDED: 1, WayTaken.TOGETHER: 1}
+        shown = one.lifecycle.policy().roles
+        assert shown is not None
+        assert (shown.ways, shown.leaning) == ({"together": 1, "handed": 1, "handed_later": 0}, ("b0",))
 
 
 async def test_answers_of_several_tokens_first_are_the_same() -> None:

@@ -6,7 +6,7 @@ from rich.console import Console
 
 from gateway.cluster.snapshot import ClusterSnapshot, PairSnapshot
 from gateway.cluster.states import PairState, WorkerStatus
-from gateway.policy.control.rows import BucketRow, EarlyRow, PolicySnapshot
+from gateway.policy.control.rows import BucketRow, EarlyRow, PolicySnapshot, RolesRow
 from tandem.cli.status_tables import render
 from tandem.client import snapshot_of
 
@@ -53,3 +53,11 @@ def test_of_a_worker_that_is_gone_nothing_is_shown_that_looks_current() -> None:
     (pool,) = [line for line in lines if line.startswith("decode ")]
     assert pool.split()[1:] == ["2", "1", "3,200", "10", "%", "28", "%", "4", "0", "0"]
     assert sum(line.startswith("d1 ") for line in lines) == 2
+
+
+def test_fluid_roles_are_one_sentence() -> None:
+    row = RolesRow({"together": 1200, "handed": 3, "handed_later": 0}, ("b0",), 0.0215, 98e-6, 4.2e-8)
+    policy = PolicySnapshot("v1", "forecast", roles=row)
+    text = " ".join(shown(ClusterSnapshot("g", "mixed", "", (), (), {}, 0), policy).split())
+    assert "Fluid roles: 1,200 together, 3 handed, 0 handed later; leaning to prefill: b0;" in text
+    assert "a step takes 21.5 ms, 98 µs a token, 42 ns a KV token" in text
