@@ -9,7 +9,8 @@ class Cohort:
     """A member's computed tokens are its own base plus the common clock.
 
     Members are kept by what their base leaves over a whole number of blocks, because those of equal remainder
-    cross the end of a block in the same step; nobody else needs a look.
+    cross the end of a block in the same step; nobody else needs a look. Nor does a member in a `row`: what it
+    holds follows from how far it is, so its account is kept by number until it leaves.
     """
 
     def __init__(self, block_size: int) -> None:
@@ -19,14 +20,20 @@ class Cohort:
         self._size = block_size
         self._base_sum = 0
         self._buckets: list[dict[Sequence, int]] = [{} for _ in range(block_size)]  # members and their bases
+        self._rows: list[dict[Sequence, int]] = [{} for _ in range(block_size)]
 
     def __iter__(self) -> Iterator[Sequence]:
-        for bucket in self._buckets:
+        for bucket in (*self._buckets, *self._rows):
             yield from bucket
 
     @property
     def context_tokens(self) -> int:
         return self._base_sum + self.count * self.clock
+
+    @property
+    def rows(self) -> Iterator[Sequence]:
+        for bucket in self._rows:
+            yield from bucket
 
     def join(self, sequence: Sequence) -> None:
         """Between two steps, when all but the newest token of the sequence is computed."""
@@ -37,31 +44,63 @@ class Cohort:
         self.count += 1
 
     def leave(self, sequence: Sequence) -> None:
+        """A row must have been broken up before."""
         base = sequence.leave()
         del self._buckets[base % self._size][sequence]
         self._base_sum -= base
         self.count -= 1
 
-    def due(self) -> dict[Sequence, int]:
-        """Members whose next token begins a block."""
-        return self._buckets[-self.clock % self._size]
+    def make_row(self, sequence: Sequence, base: int) -> None:
+        remainder = base % self._size
+        del self._buckets[remainder][sequence]
+        self._rows[remainder][sequence] = base
+
+    def break_row(self, sequence: Sequence) -> bool:
+        """Whether it was one; then its account has to be brought up to date."""
+        remainder = (sequence.computed - self.clock) % self._size
+        base = self._rows[remainder].pop(sequence, None)
+        if base is None:
+            return False
+        self._buckets[remainder][sequence] = base
+        return True
+
+    @property
+    def due(self) -> int:
+        """How many members begin a block with their next token."""
+        remainder = -self.clock % self._size
+        return len(self._buckets[remainder]) + len(self._rows[remainder])
+
+    def is_due(self, sequence: Sequence) -> bool:
+        return sequence.computed % self._size == 0
 
     def growth(self, steps: int) -> int:
         """Blocks that `steps` more steps need, if nobody holds any to spare."""
         size, clock, blocks = self._size, self.clock, 0
-        for remainder, bucket in enumerate(self._buckets):
-            if bucket:
+        for remainder, (bucket, rows) in enumerate(zip(self._buckets, self._rows, strict=True)):
+            if members := len(bucket) + len(rows):
                 used = (remainder + clock) % size
-                blocks += len(bucket) * (-((used + steps) // -size) - (used > 0))
+                blocks += members * (-((used + steps) // -size) - (used > 0))
         return blocks
 
-    def advance(self, steps: int) -> Iterator[tuple[Sequence, int]]:
-        """Moves the clock; yields everyone who has begun or filled a block on the way, and how far they are now."""
-        size, before = self._size, self.clock
+    def advance(self, steps: int) -> tuple[int, list[tuple[Sequence, int, int]]]:
+        """Moves the clock. Returns the blocks that rows have begun, and of the others everyone who has begun or filled
+        a block on the way: the sequence, its base, and how far it is now."""
+        size, before, blocks = self._size, self.clock, 0
         self.clock = after = before + steps
-        for remainder, bucket in enumerate(self._buckets):
-            if bucket:
+        crossing: list[tuple[Sequence, int, int]] = []
+        if steps == 1:  # only two remainders are at the end of a block: those that begin one, and those that fill one
+            first = -before % size
+            blocks = len(self._rows[first])
+            places = (first,) if size == 1 else (first, (first - 1) % size)
+            buckets = [self._buckets[place] for place in sorted(places)]
+        else:
+            buckets = []
+            for remainder, (bucket, rows) in enumerate(zip(self._buckets, self._rows, strict=True)):
                 used = (remainder + before) % size
-                if not used or used + steps >= size:
-                    for sequence, base in bucket.items():
-                        yield sequence, base + after
+                if rows:
+                    blocks += len(rows) * (-((used + steps) // -size) - (used > 0))
+                if bucket and (not used or used + steps >= size):
+                    buckets.append(bucket)
+        for bucket in buckets:
+            crossing += [(sequence, base, base + after) for sequence, base in bucket.items()]
+        return blocks, crossing

@@ -254,11 +254,13 @@ class SimulatedEngine:
         """Takes a request out and frees its blocks, all but those that a script leaks."""
         self._generations.pop(generation.work.request_id, None)
         sequence = generation.sequence
+        if generation.queued:
+            self._scheduler.detach(sequence)
         leak = generation.struck.find(faults.Leak)
         if leak is not None:
             sequence.plain -= min(leak.blocks, sequence.plain)
         if generation.queued:
-            self._scheduler.end(sequence)
+            self._scheduler.free_blocks(sequence)
 
     def _fail(self, generation: Generation, fault: Fault) -> None:
         """Ends a request with a fault, in the next frame."""

@@ -40,6 +40,25 @@ class Ledger:
             sequence.plain -= count
             missing -= count
 
+    def is_row(self, sequence: Sequence, computed: int) -> bool:
+        """Whether what it holds follows from `computed` alone, and will as it grows."""
+        full = computed // self.block_size
+        if sequence.held != -(-computed // self.block_size):
+            return False
+        if not self.pool.caching:
+            return not sequence.keyed
+        return sequence.keyed == full and full > sequence.keys.private_from
+
+    def lengthen(self, sequence: Sequence) -> None:
+        """The account of a row whose blocks have been taken from the pool already."""
+        computed = sequence.computed
+        held = -(-computed // self.block_size)
+        if self.pool.caching:
+            full = computed // self.block_size
+            sequence.blocks[-1].count += full - sequence.keyed
+            sequence.keyed = full
+        sequence.plain = held - sequence.keyed
+
     def free(self, sequence: Sequence) -> None:
         if sequence.blocks or sequence.plain:
             self.pool.release(sequence.blocks, sequence.plain)

@@ -101,6 +101,11 @@ class Scheduler:
         everyone = [s for s in self.running if s in scheduled or (step.steady and s.steady)]
         return [(sequence, sequence.planned if sequence in scheduled else 1) for sequence in everyone]
 
+    def account(self) -> None:
+        """Brings up to date what sequences are said to hold; for observers."""
+        for sequence in self.cohort.rows:
+            self._ledger.lengthen(sequence)
+
     def loaded(self, sequence: Sequence) -> None:
         """The KV of a loading sequence has arrived; the next step can promote it."""
         sequence.loaded = True
@@ -119,7 +124,7 @@ class Scheduler:
             self.running.remove(sequence)
             self.version += 1
             if sequence.steady:
-                self.cohort.leave(sequence)
+                self._part(sequence)
         elif status is Status.LOADING or sequence.computed:
             self.holding.remove(sequence)
         else:
@@ -142,7 +147,16 @@ class Scheduler:
 
     def _scatter(self) -> None:
         for sequence in list(self.cohort):
-            self.cohort.leave(sequence)
+            self._part(sequence)
+
+    def _part(self, sequence: Sequence) -> None:
+        """Out of the cohort, with an account of its own."""
+        self._look_at(sequence)
+        self.cohort.leave(sequence)
+
+    def _look_at(self, sequence: Sequence) -> None:
+        if self.cohort.break_row(sequence):
+            self._ledger.lengthen(sequence)
 
     def _tick(self, step: Step) -> None:
         """Every member computes its token; the blocks for it are there."""
@@ -156,30 +170,19 @@ class Scheduler:
 
         Where a sequence's blocks are its own anyway, the next ones only lengthen its row, and are taken together.
         """
-        size, pool, row_blocks = self.limits.block_size, self.pool, 0
-        for sequence, computed in self.cohort.advance(steps):
-            keyed = sequence.keyed
-            full = computed // size
-            missing = -(-computed // size) - keyed - sequence.plain
-            if keyed > sequence.keys.private_from:
-                if missing > 0:
-                    row_blocks += missing
-                    sequence.plain += missing
-                if full != keyed:
-                    sequence.blocks[-1].count += full - keyed
-                    sequence.keyed = full
-                    sequence.plain -= full - keyed
-                continue
-            if row_blocks:
-                pool.take(row_blocks)
-                row_blocks = 0
+        size, pool, ledger = self.limits.block_size, self.pool, self._ledger
+        row_blocks, crossing = self.cohort.advance(steps)
+        if row_blocks:
+            pool.take(row_blocks)
+        for sequence, base, computed in crossing:
+            missing = -(-computed // size) - sequence.held
             if missing > 0:
                 pool.take(missing)
                 sequence.plain += missing
-            if full != keyed:
-                self._ledger.promote(sequence, computed)
-        if row_blocks:
-            pool.take(row_blocks)
+            if computed // size != sequence.keyed:
+                ledger.promote(sequence, computed)
+            if ledger.is_row(sequence, computed):
+                self.cohort.make_row(sequence, base)
 
     # running
 
@@ -190,15 +193,15 @@ class Scheduler:
         if cohort.count and not self._budget_suffices(others):
             self._scatter()
             others = list(self.running)
-        due = cohort.due()
-        careful = len(due) + self._blocks_wanted(others) > self.pool.free
-        queue = [s for s in self.running if not s.steady or s in due] if careful else others
+        careful = cohort.due + self._blocks_wanted(others) > self.pool.free
+        queue = [s for s in self.running if not s.steady or cohort.is_due(s)] if careful else others
         threshold = self._long_prefill_threshold()
         for sequence in queue:
             budget = limits.max_batched_tokens - cohort.count - step.tokens
             if sequence.status is not Status.RUNNING:
                 continue  # preempted by one before it
             if sequence.steady:
+                self._look_at(sequence)
                 new = 1
             elif budget <= 0:
                 break
@@ -281,7 +284,7 @@ class Scheduler:
         victim.computed -= new
 
     def _expel(self, victim: Sequence, *, had_its_turn: bool) -> None:
-        self.cohort.leave(victim)
+        self._part(victim)
         if had_its_turn and (victim.computed + 1) % self.limits.block_size == 0:
             # The block that it would have filled has its key already: vLLM gives keys when it plans.
             self._ledger.promote(victim, victim.computed + 1)
@@ -290,7 +293,7 @@ class Scheduler:
         """Whoever comes after a sequence that had to give up does not compute in this step."""
         for sequence in sequences:
             if sequence.steady:
-                self.cohort.leave(sequence)
+                self._part(sequence)
                 self._joining.append(sequence)
 
     # waiting

@@ -137,6 +137,7 @@ class Accounting(RuleBasedStateMachine):
         if not hasattr(self, "scheduler"):
             return
         pool = self.scheduler.pool
+        self.scheduler.account()
         owners = [*self.live.values(), *self.writing.values(), *self.pinned.values()]
         references = Counter(id(block) for s in owners for block in s.blocks)
         known = {id(block): block for s in owners for block in s.blocks}
@@ -152,6 +153,7 @@ class Accounting(RuleBasedStateMachine):
     @invariant()
     def running_sequences_have_room_for_what_is_computed(self) -> None:
         if hasattr(self, "scheduler"):
+            self.scheduler.account()
             for sequence in self.scheduler.running:
                 assert sequence.held * self.limits.block_size >= sequence.computed
                 assert sequence.status is Status.RUNNING
