@@ -38,12 +38,21 @@ class ClientSettings:
 
 @dataclass
 class UrlArm:
+    """`stated_gpus`, where given, goes before what the target says of its workers."""
+
     name: str
-    gpus: float
+    stated_gpus: float | None
     target: Target
     client: ClientSettings = field(default_factory=ClientSettings)
     ready: Ready | None = None
     _execution: Execution | None = None
+
+    @property
+    def gpus(self) -> float:
+        """Of a target that has not been asked, or does not say, 1."""
+        if self.stated_gpus is not None:
+            return self.stated_gpus
+        return float(self.ready.gpus) if self.ready is not None and self.ready.gpus else 1.0
 
     @property
     def origin(self) -> str:
@@ -87,7 +96,15 @@ class UrlArm:
             tuple(gathered.results),
             gathered.complete,
             rebase(telemetry, gathered.origin_s),
-            ready.notes,
+            (*ready.notes, *self._assumed()),
             ready.versions,
             ready.target.model,
         )
+
+    def _assumed(self) -> list[str]:
+        """Every figure per GPU rests on this number."""
+        if self.stated_gpus is not None:
+            return []
+        if self.ready is not None and self.ready.gpus:
+            return [f"GPUs by the target's status, one a tensor-parallel rank: {self.ready.gpus}"]
+        return ["the target does not say how many GPUs it has: 1 is assumed (--gpus)"]

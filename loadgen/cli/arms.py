@@ -27,7 +27,7 @@ def arm(name: str, where: str, gpus: float | None, client: ClientOptions, settin
 
         layout = parse_layout(where[len(_SIMULATED) :].strip(), client.timeout)
         return VirtualArm(name, layout, gpus)
-    return UrlArm(name, 1.0 if gpus is None else gpus, build.target(client, base_url(where)), settings)
+    return UrlArm(name, gpus, build.target(client, base_url(where)), settings)
 
 
 def named(text: str) -> tuple[str, str]:

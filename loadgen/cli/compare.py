@@ -103,6 +103,7 @@ def command(
                 for one in made:
                     session.say(f"arm {one.name}: {one.origin}")
                     await stack.enter_async_context(one)
+                check_equal(made, allow_unequal=allow_unequal)  # now that targets have said what they stand on
             for repetition in range(repeat):
                 for value in rates:
                     for i in order(len(made), repetition):

@@ -1,4 +1,5 @@
-"""What tandem's gateway tells of the conditions that a benchmark must publish (R-65); other targets tell none."""
+"""What tandem's gateway tells of the conditions that a benchmark must publish (R-65), and of the GPUs behind it; other
+targets tell neither."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,6 +19,15 @@ def conditions_of(status: Any) -> dict[str, str]:
         }
     except (KeyError, TypeError, ValueError):
         return {}
+
+
+def gpus_of(status: Any) -> int:
+    """What the workers that are there stand on, by their degrees; 0 where the document does not tell."""
+    try:
+        there = [worker for worker in status["workers"] if worker["status"] != "gone"]
+        return sum(int(worker["tp"]) * int(worker["pp"]) for worker in there)
+    except (KeyError, TypeError, ValueError):
+        return 0
 
 
 def _each(workers: Sequence[Any], member: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from loadgen.client.conditions import conditions_of
+from loadgen.client.conditions import conditions_of, gpus_of
 from loadgen.client.prompts import PromptWriter
 from loadgen.client.target import Dialect, Output, Prompts, Surface, Target, body_of, get, post
 from loadgen.client.timeline import Timeline
@@ -24,13 +24,14 @@ Ask = Callable[[str], Awaitable[bool]]
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A target that answered, and how to write to it."""
+    """A target that answered, and how to write to it. `gpus`: behind it by its own word, 0 where it has none."""
 
     target: Target
     vocabulary: Vocabulary
     models: tuple[dict[str, Any], ...] = ()
     versions: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    gpus: int = 0
 
 
 class _Plain:
@@ -79,7 +80,7 @@ class Preflight:
         if target.prompts is Prompts.IDS and not vocabulary.ids:
             raise LoadgenError("prompts: token ids are not known; give --tokenizer or a target with /tokenize")
         target, vocabulary, more = await self._probe(target, vocabulary)
-        return Ready(target, vocabulary, tuple(models), version, (*notes, *more))
+        return Ready(target, vocabulary, tuple(models), version, (*notes, *more), await self._gpus())
 
     async def _call(self, request: bytes) -> _Plain:
         answer = _Plain()
@@ -109,10 +110,16 @@ class Preflight:
         found = version.json()
         if version.status == 200 and isinstance(found, dict):
             versions |= {str(k): str(v) for k, v in found.items() if isinstance(v, str | int | float)}
-        status = await self._call(get(self._target, f"{self._target.prefix}/tandem/v1/status"))
-        if status.status == 200:
-            versions |= conditions_of(status.json())
+        versions |= conditions_of(await self._status())
         return [m for m in rows if isinstance(m, dict)], versions
+
+    async def _status(self) -> Any:
+        """tandem's own document; None where there is none."""
+        status = await self._call(get(self._target, f"{self._target.prefix}/tandem/v1/status"))
+        return status.json() if status.status == 200 else None
+
+    async def _gpus(self) -> int:
+        return gpus_of(await self._status())
 
     async def _vocabulary(self, target: Target) -> tuple[Vocabulary, list[str]]:
         if self._tokenizer is not None:

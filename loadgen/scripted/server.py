@@ -19,7 +19,8 @@ _ENDS = (Act.FINISH, Act.CUT, Act.ERROR, Act.RESET)
 class Behaviour:
     """The server's habits. `pieces` says how many tokens a word has, so that tokenizers can be imitated.
 
-    `strict` refuses the extensions of vLLM with a 400, as stricter servers do.
+    `status` is what it says at tandem's own page, which others do not have. `strict` refuses the extensions of vLLM with
+    a 400, as stricter servers do.
     """
 
     book: Book
@@ -32,6 +33,7 @@ class Behaviour:
     template_tokens: int = 7
     pieces: Callable[[str], int] = lambda word: 1
     metrics: Callable[[], str] = lambda: ""
+    status: dict[str, Any] | None = None
     #: Bodies in order of arrival, for tests to look at.
     seen: list[dict[str, Any]] = field(default_factory=list)
     open_streams: int = 0
@@ -86,6 +88,8 @@ class _Connection(asyncio.Protocol):
             self._send(response(200, {"object": "list", "data": [{"id": b.model, "object": "model"}]}))
         elif path == "/metrics":
             self._send(response(200, b.metrics().encode(), content_type="text/plain"))
+        elif path == "/tandem/v1/status" and b.status is not None:
+            self._send(response(200, b.status))
         elif path == "/tokenize" and b.tokenize:
             self._tokenize(orjson.loads(bytes(self._body)))
         elif path in ("/v1/completions", "/v1/chat/completions"):
