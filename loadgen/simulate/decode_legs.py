@@ -95,7 +95,7 @@ class DecodeLegs:
         if flight.pull is not None:
             self.handoffs += 1
             if self._ground.roles is not None:
-                self._ground.roles.policy.moved(flight.bid.request_id)
+                self._ground.roles.moved(flight.bid.request_id, worker)
             flight.pull.end()
             flight.pull = None
         if flight.held is not None:

@@ -60,7 +60,7 @@ class Legs:
             case Kind.FIRST_TOKEN:
                 leg.first_s = now_s
                 if self._ground.roles is not None:
-                    self._ground.roles.policy.prefilled(flight.bid.request_id)
+                    self._ground.roles.prefilled(flight.bid.request_id, leg.worker)
                 if not leg.prefill:
                     self._decode.first(flight, leg)
             case Kind.HELD:

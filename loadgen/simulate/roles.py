@@ -31,6 +31,15 @@ class Roles:
             self._looking = True
             self._look_later()
 
+    def prefilled(self, key: str, worker: SimWorker) -> None:
+        """An answer that begins bounds the very next step."""
+        self.policy.prefilled(key)
+        self.attend(worker)
+
+    def moved(self, key: str, worker: SimWorker) -> None:
+        self.policy.moved(key)
+        self.attend(worker)
+
     def attend(self, worker: SimWorker) -> None:
         """Reads the worker's steps and sets its budget."""
         engine = self._fleet.settled(worker)

@@ -1,84 +1,93 @@
-"""What one worker has in hand, by the gateway's own account, and what its answers have saved of their time."""
+"""What one worker has in hand, by the gateway's own account, and what each of its answers may still take."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import inf
 
-from gateway.policy.roles.demand import haste_of, spread_up
 from gateway.policy.roles.knobs import Aims, Knobs
 from gateway.policy.roles.law import StepLaw, Steps
 
 
 @dataclass(slots=True)
-class Book:
-    """Of the prompts: `backlog_tokens` are still to be computed. Of the answers: `answers` decode here, `coming` will;
-    `context_tokens` is the KV that both hold on the mean over their lives. `haste` adds up what one step more takes of an
-    answer's mean (see `haste_of`), `handed_haste` and `handed_squares` that of those that are prefilled elsewhere.
+class Answer:
+    """`tokens` are expected after the first, which came at `first_s`. `done` of them were there at the last look."""
 
-    `credit_s`: what the answers here have saved against the aim, or overdrawn; what is older than an answer is forgotten.
-    """
+    first_s: float
+    tokens: float
+    fresh_s: float | None
+    done: float = 0.0
+
+
+@dataclass(slots=True)
+class Book:
+    """Of the prompts: `backlog_tokens` are still to be computed. Of the answers: those in `decoding` do, `coming` will;
+    `context_tokens` is the KV that both hold on the mean over their lives."""
 
     backlog_tokens: int = 0
-    answers: int = 0
     coming: int = 0
     context_tokens: float = 0.0
-    haste: float = 0.0
-    handed_haste: float = 0.0
-    handed_squares: float = 0.0
-    credit_s: float = 0.0
+    decoding: dict[str, Answer] = field(default_factory=dict)
+    _looked_s: float = 0.0
+    _step_s: float | None = None  # what the most pressed answer allows, as of the last look; None when not known
+
+    @property
+    def answers(self) -> int:
+        return len(self.decoding)
 
     @property
     def promised(self) -> int:
         return self.answers + self.coming
 
     @property
-    def length_tokens(self) -> float:
-        """Of an answer here: the harmonic mean, as the short ones feel a long step most."""
-        return max(1.0, self.promised / self.haste) if self.promised and self.haste > 0 else 1.0
-
-    @property
     def reading_tokens(self) -> float:
         """KV that a step reads now."""
         return self.context_tokens * self.answers / self.promised if self.promised else 0.0
 
-    def enter(self, context_tokens: float, output_tokens: float, *, handed: bool) -> None:
+    def enter(self, context_tokens: float) -> None:
         self.coming += 1
-        self._count(1, context_tokens, output_tokens, handed)
+        self.context_tokens += context_tokens
 
-    def leave(self, context_tokens: float, output_tokens: float, *, handed: bool, decoding: bool) -> None:
-        if decoding:
-            self.answers -= 1
-        else:
+    def begin(self, key: str, first_s: float, output_tokens: float, now_s: float) -> None:
+        """A coming answer decodes from now on."""
+        self.coming -= 1
+        self.decoding[key] = Answer(first_s, max(1.0, output_tokens - 1), now_s)
+        self._step_s = None
+
+    def leave(self, key: str, context_tokens: float) -> None:
+        if self.decoding.pop(key, None) is None:
             self.coming -= 1
-        self._count(-1, context_tokens, output_tokens, handed)
+        self.context_tokens -= context_tokens
+        self._step_s = None
 
-    def _count(self, sign: int, context_tokens: float, output_tokens: float, handed: bool) -> None:
-        haste = haste_of(output_tokens)
-        self.context_tokens += sign * context_tokens
-        self.haste += sign * haste
-        self.handed_haste += sign * handed * haste
-        self.handed_squares += sign * handed * haste * haste
+    def stepped(self, steps: Steps, now_s: float) -> None:
+        """Everyone who decoded through the window has one token a step more, who came in between his share of it."""
+        window_s = now_s - self._looked_s
+        for one in self.decoding.values():
+            seen_s = window_s if one.fresh_s is None else now_s - one.fresh_s
+            one.done += steps.count * min(1.0, seen_s / window_s) if window_s > 0 else 0.0
+            one.fresh_s = None
+        self._looked_s = now_s
+        self._step_s = None
 
-    def stepped(self, steps: Steps, aims: Aims, knobs: Knobs) -> None:
-        if not steps.count:
-            return
-        if not self.answers:
-            self.credit_s = 0.0
-            return
-        kept = (1 - 1 / self.length_tokens) ** steps.count
-        self.credit_s = self.credit_s * kept + steps.count * self.aim_s(aims, knobs) - steps.seconds
-
-    def aim_s(self, aims: Aims, knobs: Knobs) -> float:
-        """Of a step. Who was handed here has lost some steps on the way, which the others must make up for."""
-        return handed_aim_s(spread_up(self.promised, self.handed_haste, self.handed_squares), aims, knobs)
-
-    def step_s(self, aims: Aims, knobs: Knobs) -> float:
-        """How long a step may take: the aim, and what the credit adds when it is spread over an answer."""
-        return self.aim_s(aims, knobs) + self.credit_s / (knobs.credit_share * self.length_tokens)
+    def step_s(self, law: StepLaw, aims: Aims, knobs: Knobs) -> float:
+        """How long a step may take so that every answer keeps its mean: what it has saved, or overdrawn, is spread over the
+        tokens that it still has to give. Who cannot keep it any more does not hold the others up."""
+        if self._step_s is None:
+            aim_s, least_s = knobs.tpot_share * aims.tpot_s, law.step_s(self.answers, self.reading_tokens)
+            shortest_s = inf
+            for one in self.decoding.values():
+                credit_s = one.done * aim_s - (self._looked_s - one.first_s)
+                may_s = aim_s + credit_s / max(1.0, one.tokens - one.done)
+                if least_s < may_s < shortest_s:
+                    shortest_s = may_s
+            self._step_s = aim_s if shortest_s == inf and self.decoding else shortest_s
+        return self._step_s
 
     def chunk_tokens(self, law: StepLaw, aims: Aims, knobs: Knobs) -> int:
         """Prompt tokens of the next step."""
-        if not self.answers:
+        may_s = self.step_s(law, aims, knobs)
+        if may_s == inf:
             return knobs.largest_chunk_tokens
-        tokens = law.chunk_within(self.step_s(aims, knobs), self.answers, self.reading_tokens)
+        tokens = law.chunk_within(may_s, self.answers, self.reading_tokens)
         return int(min(max(tokens, knobs.smallest_chunk_tokens), knobs.largest_chunk_tokens))
 
     def first_token_s(self, tokens: int, law: StepLaw, aims: Aims, knobs: Knobs) -> float:

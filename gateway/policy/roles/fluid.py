@@ -41,7 +41,7 @@ class _Trip:
     uncached_tokens: int
     context_tokens: float
     output_tokens: float
-    prefilled: bool = False
+    first_s: float | None = None
     decoding: bool = False
 
     @property
@@ -55,7 +55,8 @@ class Fluid:
 
     The driver tells what happens to a request under a key of its own (`taken`, `prefilled`, `moved`, `ended`; any of
     them twice does no harm), what a worker's engine did (`stepped`), and sets `budget` and `chunk_tokens` where the engine
-    takes them. `place` has the form of `routing.place` and changes nothing but, now and then, who leans.
+    takes them: now and then, and as soon as an answer begins, which bounds the step that follows. `place` has the form of
+    `routing.place` and changes nothing but, now and then, who leans.
     """
 
     def __init__(self, aims: Aims, clock: Callable[[], float], knobs: Knobs | None = None) -> None:
@@ -87,44 +88,41 @@ class Fluid:
         if arrives:
             self._demand.arrived(self._clock(), need.prompt_tokens, uncached, output)
         self.book(trip.prefill).backlog_tokens += uncached
-        self.book(trip.decode).enter(context, output, handed=trip.handed)
+        self.book(trip.decode).enter(context)
 
     def prefilled(self, key: str) -> None:
         """Its first token is there."""
         trip = self._trips.get(key)
-        if trip is None or trip.prefilled:
+        if trip is None or trip.first_s is not None:
             return
-        trip.prefilled = True
+        trip.first_s = self._clock()
         self.book(trip.prefill).backlog_tokens -= trip.uncached_tokens
         if not trip.handed:
-            self._decodes(trip)
+            self._decodes(key, trip, trip.first_s)
 
     def moved(self, key: str) -> None:
         """It decodes where it was handed to."""
         self.prefilled(key)
         trip = self._trips.get(key)
-        if trip is not None and not trip.decoding:
-            self._decodes(trip)
+        if trip is not None and trip.first_s is not None and not trip.decoding:
+            self._decodes(key, trip, trip.first_s)
 
     def ended(self, key: str) -> None:
         """However it ended."""
         trip = self._trips.pop(key, None)
         if trip is None:
             return
-        if not trip.prefilled:
+        if trip.first_s is None:
             self.book(trip.prefill).backlog_tokens -= trip.uncached_tokens
-        book = self.book(trip.decode)
-        book.leave(trip.context_tokens, trip.output_tokens, handed=trip.handed, decoding=trip.decoding)
+        self.book(trip.decode).leave(key, trip.context_tokens)
 
     def stepped(self, worker_id: str, steps: Steps) -> None:
         self.law.learn(steps)
-        self.book(worker_id).stepped(steps, self.aims, self.knobs)
+        self.book(worker_id).stepped(steps, self._clock())
 
-    def _decodes(self, trip: _Trip) -> None:
+    def _decodes(self, key: str, trip: _Trip, first_s: float) -> None:
         trip.decoding = True
-        book = self.book(trip.decode)
-        book.answers += 1
-        book.coming -= 1
+        self.book(trip.decode).begin(key, first_s, trip.output_tokens, self._clock())
 
     # what to do
 

@@ -18,8 +18,8 @@ class Aims:
 @dataclass(frozen=True, slots=True)
 class Knobs:
     """`tpot_share`, `ttft_share`, `kv_share`: how much of a limit, and of a worker's KV, the policy plans to use; the
-    rest is for what differs from the mean. `credit_share`: the part of an answer over which a worker may spend what its
-    answers have saved. `handoff_steps`: what a hand-off takes of an answer's time, in steps of the worker that receives it.
+    rest is for what differs from the mean. `handoff_steps`: what a hand-off takes of an answer's time, in steps of the worker
+    that receives it.
     `largest_chunk_tokens`, `smallest_chunk_tokens` bound the prompt tokens of one step; equal where engines take no limit.
     `first_tokens`: of an answer that is handed over, given before that by a worker that has the time; 1 for none but the first.
 
@@ -28,10 +28,9 @@ class Knobs:
     averaged. `look_s`: how often a worker with prompts in hand is told its budget.
     """
 
-    tpot_share: float = 0.9
+    tpot_share: float = 0.97
     ttft_share: float = 0.6
     kv_share: float = 0.9
-    credit_share: float = 1.0
     handoff_steps: float = 2.7
     leans: bool = True
     largest_chunk_tokens: int = 2048

@@ -35,7 +35,7 @@ def test_a_prompt_does_not_stop_the_answers_beside_it() -> None:
 def test_who_leans_computes_for_others() -> None:
     """Prompts without end beside short answers under a limit that no chunk of use fits into."""
     demands = [(n * 0.004, Demand(500, 30)) for n in range(1000)]
-    roles = partial(Fluid, Aims(1.0, 0.0014), knobs=Knobs(every_s=0.2, memory_s=2.0))
+    roles = partial(Fluid, Aims(1.0, 0.0014), knobs=Knobs(tpot_share=0.9, every_s=0.2, memory_s=2.0))
     simulation = Simulation(layout(colocated=4, roles=roles), opened(demands))
     outcome = simulation.run()
     nothing_left(simulation)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -44,6 +45,11 @@ class World:
         self.count += 1
         self.fluid.taken(str(self.count), placement, need)
         return placement
+
+    def decode(self, worker: str, steps: int, seconds: float) -> None:
+        """Everyone there gives so many tokens in so many seconds."""
+        self.now_s += seconds
+        self.fluid.stepped(worker, Steps(steps, steps * 0.02, steps, 2000 * steps))
 
     def code_for(self, seconds: float, per_s: float) -> list[Placement]:
         """Long prompts and short answers; each is over a second later."""
@@ -102,10 +108,47 @@ def test_prompts_make_no_step_of_an_answer_longer_than_the_aim_unless_it_has_sav
     fluid.prefilled("a")
     tight = fluid.chunk_tokens("w0")
     assert fluid.law.step_s(1, 2100, tight) <= 0.05
-    fluid.stepped("w0", Steps(decode_steps=1000, decode_s=20.0, answers=1000, context_tokens=2_000_000))
+    world.decode("w0", 1000, 20.0)
     assert fluid.chunk_tokens("w0") > 1.1 * tight
-    fluid.stepped("w0", Steps(decode_steps=1000, decode_s=90.0, answers=1000, context_tokens=2_000_000))
+    world.decode("w0", 1000, 90.0)
     assert fluid.chunk_tokens("w0") < tight
+
+
+def test_an_answer_that_has_just_begun_may_spend_nothing_that_others_have_saved() -> None:
+    world = World()
+    fluid = world.fluid
+    place = Placement("w0", Path.COLOCATED, "")
+    fluid.taken("a", place, Need(100, 1000, 1))
+    fluid.prefilled("a")
+    world.decode("w0", 900, 9.0)
+    assert fluid.chunk_tokens("w0") == fluid.knobs.largest_chunk_tokens
+    fluid.taken("b", place, SHORT)
+    fluid.prefilled("b")
+    assert fluid.law.step_s(2, 2000, fluid.chunk_tokens("w0")) <= 0.05
+
+
+def test_what_came_in_the_middle_of_a_window_has_its_share_of_the_steps() -> None:
+    world = World()
+    place = Placement("w0", Path.COLOCATED, "")
+    world.fluid.taken("a", place, LONG)
+    world.now_s = 6.0
+    world.fluid.prefilled("a")
+    world.decode("w0", 800, 2.0)
+    assert world.fluid.book("w0").decoding["a"].done == pytest.approx(200)
+
+
+def test_who_cannot_keep_its_mean_any_more_holds_nobody_up() -> None:
+    world = World()
+    fluid = world.fluid
+    for name in ("a", "b"):
+        fluid.taken(name, Placement("w0", Path.COLOCATED, ""), SHORT)
+    fluid.prefilled("a")
+    usual = fluid.chunk_tokens("w0")
+    world.decode("w0", 1, 3.0)
+    assert fluid.chunk_tokens("w0") == usual
+    fluid.prefilled("b")
+    world.decode("w0", 3, 0.06)
+    assert fluid.chunk_tokens("w0") > usual
 
 
 def test_nobody_to_decode_is_said() -> None:
@@ -135,4 +178,3 @@ def test_when_all_have_ended_the_books_are_empty(events: list[tuple[int, str]]) 
         book = world.fluid.book(name)
         assert (book.backlog_tokens, book.answers, book.coming) == (0, 0, 0)
         assert abs(book.context_tokens) < 1e-6
-        assert abs(book.haste) < 1e-9
