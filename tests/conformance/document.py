@@ -27,7 +27,7 @@ those of the last runs that were kept (`tests/conformance/results.json`).
 * Tests marked † need the real engine (`make test`), those marked ‡ take their time (`make soak`) and do not count in the
   status. All others run in `make check`.
 * Shown able to fail: the fault in words was put into a copy of the tree, and the tests went red
-  (`python -m tests.conformance.mutations`; the table of faults is `tests/conformance/mutants.py`).
+  (`python -m tests.conformance.mutations`; the table of faults is `tests/conformance/mutants/`).
 """
 
 

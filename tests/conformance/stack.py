@@ -192,3 +192,18 @@ async def whole(roles: Iterable[tuple[str, Role]] = (), **options: Any) -> Async
         await built.ready()
         built.forget()
         yield built
+
+
+async def right(one: Whole, form: Form, length: int = CARRY, seed: int = 0, **parameters: Any) -> Reply:
+    """A request that must be served, with the text that it must have."""
+    text = text_of(length, form, seed)
+    reply = await one.post(form, text, **parameters)
+    assert (reply.status, reply.done) == (200, True), reply.raw
+    for choice in range(parameters.get("n", 1)):
+        assert reply.tokens(choice) == truth(form, text)
+    return reply
+
+
+async def full(one: Whole, worker: str = "d0", is_full: bool = True) -> None:
+    """The gateway has heard that it is, or is not any more."""
+    await until(lambda: (seen := one.seen(worker)) is not None and (seen.blocks_used == seen.blocks_total) is is_full)

@@ -16,12 +16,12 @@ def test_every_row_has_tests_of_its_kind(row: Row) -> None:
         assert [test for test in found if not test.engine]
     if "E" in row.kind:
         assert [test for test in found if test.engine]
-    assert [mutation for mutation in MUTATIONS if mutation.id == row.id], "add one to mutants.py"
+    assert [mutation for mutation in MUTATIONS if mutation.id == row.id], "add one to mutants/"
 
 
 def test_the_mutations_still_fit_the_product() -> None:
     objections = [objection for mutation in MUTATIONS if (objection := mutation.objection())]
-    assert not objections, "say in mutants.py what the line has become, and run the mutation again"
+    assert not objections, "say in mutants/ what the line has become, and run the mutation again"
 
 
 def test_every_mutation_turned_its_test_red() -> None:
