@@ -9,12 +9,11 @@ from gateway.policy.roles.law import StepLaw, Steps
 
 @dataclass(slots=True)
 class Answer:
-    """`tokens` are expected after the first, which came at `first_s`. `done` of them were there at the last look."""
+    """`tokens` are expected after the first, which came at `first_s`. It joined after `begun` steps of the worker."""
 
     first_s: float
     tokens: float
-    fresh_s: float | None
-    done: float = 0.0
+    begun: float
 
 
 @dataclass(slots=True)
@@ -26,7 +25,9 @@ class Book:
     coming: int = 0
     context_tokens: float = 0.0
     decoding: dict[str, Answer] = field(default_factory=dict)
+    steps: int = 0
     _looked_s: float = 0.0
+    _fresh: list[tuple[Answer, float]] = field(default_factory=list)  # who began since the last look, and when
     _step_s: float | None = None  # what the most pressed answer allows, as of the last look; None when not known
 
     @property
@@ -49,7 +50,8 @@ class Book:
     def begin(self, key: str, first_s: float, output_tokens: float, now_s: float) -> None:
         """A coming answer decodes from now on."""
         self.coming -= 1
-        self.decoding[key] = Answer(first_s, max(1.0, output_tokens - 1), now_s)
+        one = self.decoding[key] = Answer(first_s, max(1.0, output_tokens - 1), self.steps)
+        self._fresh.append((one, now_s))
         self._step_s = None
 
     def leave(self, key: str, context_tokens: float) -> None:
@@ -60,11 +62,11 @@ class Book:
 
     def stepped(self, steps: Steps, now_s: float) -> None:
         """Everyone who decoded through the window has one token a step more, who came in between his share of it."""
-        window_s = now_s - self._looked_s
-        for one in self.decoding.values():
-            seen_s = window_s if one.fresh_s is None else now_s - one.fresh_s
-            one.done += steps.count * min(1.0, seen_s / window_s) if window_s > 0 else 0.0
-            one.fresh_s = None
+        if now_s > self._looked_s:
+            for one, since_s in self._fresh:
+                one.begun += steps.count * max(0.0, since_s - self._looked_s) / (now_s - self._looked_s)
+            self._fresh.clear()
+        self.steps += steps.count
         self._looked_s = now_s
         self._step_s = None
 
@@ -72,15 +74,19 @@ class Book:
         """How long a step may take so that every answer keeps its mean: what it has saved, or overdrawn, is spread over the
         tokens that it still has to give. Who cannot keep it any more does not hold the others up."""
         if self._step_s is None:
-            aim_s, least_s = knobs.tpot_share * aims.tpot_s, law.step_s(self.answers, self.reading_tokens)
-            shortest_s = inf
-            for one in self.decoding.values():
-                credit_s = one.done * aim_s - (self._looked_s - one.first_s)
-                may_s = aim_s + credit_s / max(1.0, one.tokens - one.done)
-                if least_s < may_s < shortest_s:
-                    shortest_s = may_s
-            self._step_s = aim_s if shortest_s == inf and self.decoding else shortest_s
+            self._step_s = self._shortest_s(knobs.tpot_share * aims.tpot_s, law)
         return self._step_s
+
+    def _shortest_s(self, aim_s: float, law: StepLaw) -> float:
+        least_s = law.step_s(self.answers, self.reading_tokens)
+        shortest_s, steps, now_s = inf, self.steps, self._looked_s
+        for one in self.decoding.values():
+            done = steps - one.begun
+            left = one.tokens - done
+            may_s = aim_s + (done * aim_s + one.first_s - now_s) / (left if left > 1 else 1.0)
+            if least_s < may_s < shortest_s:
+                shortest_s = may_s
+        return aim_s if shortest_s == inf and self.decoding else shortest_s
 
     def chunk_tokens(self, law: StepLaw, aims: Aims, knobs: Knobs) -> int:
         """Prompt tokens of the next step."""
