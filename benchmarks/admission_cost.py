@@ -76,6 +76,7 @@ class Scene:
             decided=self.controller.decided,
         )
         self.holds: list[Hold] = []
+        self.tend_us = 0.0
         self._open = True
         while len(self.holds) < running:
             self.reserve(self.bid(), f"w{len(self.holds) % workers}")
@@ -88,6 +89,10 @@ class Scene:
         """As a live gateway has it of the last word of its workers."""
         fleet = self._view.fleet(self.workers.values(), {}, prefix)
         return fleet if self._open else replace(fleet, decodes=tuple([replace(d, closed=True) for d in fleet.decodes]))
+
+    def _tend(self) -> None:
+        for ledger in self.ledgers.values():
+            ledger.tend()
 
     def _worker(self, name: str) -> Worker:
         info = plain_info(name, blocks=BLOCKS, block_size=SIZE, slots=SLOTS, window=WINDOW)
@@ -140,6 +145,8 @@ class Scene:
             self.holds.pop(self._random.randrange(len(self.holds))).end()
         for hold in self.holds:
             hold.advance(1)
+        _, spent = timed(self._tend)
+        self.tend_us = spent / len(self.ledgers)
         for name in self._random.sample(list(self.ledgers), min(2, len(self.ledgers))):
             self._hear(name)
 
@@ -152,7 +159,7 @@ def timed(work: Callable[[], T]) -> tuple[T, float]:
 
 
 def measure(scene: Scene, decisions: int) -> dict[str, list[float]]:
-    taken: dict[str, list[float]] = {"admission": [], "plan": [], "turn": [], "reserve": [], "place": []}
+    taken: dict[str, list[float]] = {"admission": [], "plan": [], "turn": [], "reserve": [], "place": [], "tend": []}
     gc.freeze()
     for at in range(decisions + 50):
         scene.pass_time()
@@ -162,7 +169,9 @@ def measure(scene: Scene, decisions: int) -> dict[str, list[float]]:
         _, alone = timed(partial(place, bid.need, scene.view(bid.prefix), RULES))
         scene.enter(newcomer)
         if at >= 50:
-            for name, spent in zip(taken, (plan + turn + reserve, plan, turn, reserve, alone), strict=True):
+            for name, spent in zip(
+                taken, (plan + turn + reserve, plan, turn, reserve, alone, scene.tend_us), strict=True
+            ):
                 taken[name].append(spent)
     return taken
 

@@ -126,6 +126,7 @@ class Attachment:
                 running.hold.end(returned=delta.fault is not None)
             frame.append((sequence, delta))
         self.outbox.put(tuple(frame))
+        self.pool.ledger.tend()
 
     def _begin(self, start: Start) -> Fault | None:
         pool, work = self.pool, start.work

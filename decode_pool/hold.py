@@ -47,4 +47,4 @@ class Hold:
         more, self.blocks = blocks - self.blocks, blocks
         self._covered = (grant.shared + blocks) * size
         if self in grant.live:
-            self._ledger._charge(grant, grant.charge_with(more))
+            self._ledger.charges.grew(grant, more)

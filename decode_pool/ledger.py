@@ -3,12 +3,15 @@
 import logging
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 
+from decode_pool.charges import Charges
 from decode_pool.expected import Admission, Expected
 from decode_pool.grant import Charge, Grant
+from decode_pool.grants import Grants
 from decode_pool.hold import Hold
+from decode_pool.load import Load, Shape
 from gateway.policy.admission import Candidate, Outlook, Verdict
 from gateway.policy.admission.pool import PoolReport
 from proto.reservation import Refusal, RefusalReason, Reservation, ReserveRequest
@@ -20,29 +23,6 @@ log = logging.getLogger(__name__)
 
 #: No gateway can hold KV idle for longer than this, whatever it asks for, unless it renews. The grant says so.
 MAX_TTL_S = 600.0
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """What a worker has to give."""
-
-    blocks_total: int
-    block_size_tokens: int
-    slots_total: int
-    max_model_len: int
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """The engine's own figures. `foreign`: it also runs work that has no reservation here (a `both` worker).
-
-    `step_time_s`: of a decode step, 0 while not known.
-    """
-
-    blocks_used: int = 0
-    sequences: int = 0
-    foreign: bool = False
-    step_time_s: float = 0.0
 
 
 class Ledger:
@@ -59,38 +39,36 @@ class Ledger:
         self.expected = Expected(
             shape.blocks_total, shape.block_size_tokens, shape.max_model_len, admission or Admission()
         )
-        self.freed: Callable[[], None] = lambda: None  # called when a grant is charged less than before
+        self.charges = Charges()
         self._clock = clock
         self._name = name
         self._numbers = count(1)
-        self._grants: dict[str, Grant] = {}
-        self._unused: dict[str, Grant] = {}  # grants under which nothing runs
-        self._abandoned: dict[str, float] = {}
-        self.reserved_blocks = 0
-        self._certain_blocks = 0  # of the reserved ones, those outside of the forecast
-        self._waiting_blocks = 0  # of the others, those that wait for their KV
-        self._promised = 0
+        self.grants = Grants()
         self.outgrown = 0
         self._capped = False
         self.expired = 0
 
     @property
     def reservations(self) -> int:
-        return len(self._grants)
+        return len(self.grants)
 
     @property
     def live(self) -> int:
         """Sequences that run under a reservation."""
-        return sum(len(grant.live) for grant in self._grants.values())
+        return self.grants.live
 
     @property
     def promised(self) -> int:
         """Sequences that run or may be started."""
-        return self._promised
+        return self.charges.sequences
+
+    @property
+    def reserved_blocks(self) -> int:
+        return self.charges.blocks
 
     def recounted(self) -> int:
         """`reserved_blocks` from first principles, for the integrity check."""
-        return sum(grant.blocks for grant in self._grants.values())
+        return sum(grant.blocks for grant in self.grants)
 
     def needed(self, request: ReserveRequest) -> int:
         """Blocks for the prompt, once, and for each answer's part of the growth."""
@@ -103,14 +81,24 @@ class Ledger:
         Where work without reservations shares the engine, what reserved sequences do not hold of the engine's use is
         that work's, and comes on top of the reserved.
         """
-        foreign = max(0, load.blocks_used - self._held()) if load.foreign else 0
+        foreign = (
+            max(0, load.blocks_used - self.grants.filled_blocks(self.shape.block_size_tokens)) if load.foreign else 0
+        )
         return max(load.blocks_used, self.reserved_blocks + foreign)
 
     def certain_blocks(self, load: Load) -> int:
         """Committed, whatever becomes of the answers that are forecast: reserved in full, or used by others."""
-        foreign = max(0, load.blocks_used - self._held()) if load.foreign else 0
-        filled = self.reserved_blocks - self._certain_blocks - self._waiting_blocks
-        return max(self._certain_blocks + foreign, load.blocks_used - filled)
+        foreign = (
+            max(0, load.blocks_used - self.grants.filled_blocks(self.shape.block_size_tokens)) if load.foreign else 0
+        )
+        filled = self.charges.blocks - self.charges.certain - self.charges.waiting
+        return max(self.charges.certain + foreign, load.blocks_used - filled)
+
+    def tend(self) -> None:
+        """After a step: brings the forecast up to date where that is due, so that the next reservation need not wait for
+        it; where nobody does this, it does it itself."""
+        self.expected.keep_step(self._running())
+        self.expected.book.freshen()
 
     def outlook(self, load: Load) -> Outlook:
         """What may be held at the worst future step, beside `certain_blocks`."""
@@ -129,7 +117,7 @@ class Ledger:
     def pool_blocks_used(self, load: Load) -> int:
         """How much of the emergency pool is taken by what answers really hold."""
         pool = self.expected.budget.pool_blocks
-        held = max(load.blocks_used, self.reserved_blocks - self._waiting_blocks)
+        held = max(load.blocks_used, self.reserved_blocks - self.charges.waiting)
         return min(pool, max(0, held - (self.shape.blocks_total - pool)))
 
     def reserve(self, request: ReserveRequest, load: Load) -> Reservation | Refusal:
@@ -168,7 +156,7 @@ class Ledger:
         return Reservation(grant.reservation_id, needed, grant.ttl_s)
 
     def _grant(self, request: ReserveRequest, *, forecast: bool = False) -> Grant:
-        reservation_id, ttl_s = f"{self._name}-{next(self._numbers)}", self._ttl_s(request)
+        reservation_id, ttl_s = f"{self._name}-{next(self._numbers)}", min(MAX_TTL_S, max(0.0, request.ttl_s))
         if ttl_s < request.ttl_s and not self._capped:
             self._capped = True
             log.warning("reservations last %g s here unless renewed; %g s were asked for", ttl_s, request.ttl_s)
@@ -176,15 +164,12 @@ class Ledger:
         shared, share = self._split(request, forecast=forecast)
         names = [f"{reservation_id}/{index}" for index in range(sequences)] if forecast else []
         grant = Grant(reservation_id, request, shared, share, ttl_s, self._clock() + ttl_s, sequences, names, forecast)
-        self._grants[reservation_id] = self._unused[reservation_id] = grant
+        self.grants.add(grant)
         self._recount(grant)
         return grant
 
-    def _ttl_s(self, request: ReserveRequest) -> float:
-        return min(MAX_TTL_S, max(0.0, request.ttl_s))
-
     def _running(self) -> Iterator[Hold]:
-        return (hold for grant in self._grants.values() if grant.forecast for hold in grant.live)
+        return (hold for grant in self.grants if grant.forecast for hold in grant.live)
 
     def refusal(
         self, reason: RefusalReason, request: ReserveRequest, load: Load, outlook: Outlook | None = None
@@ -207,15 +192,15 @@ class Ledger:
     def renew(self, reservation_id: str, gateway_id: str) -> bool:
         """Its gateway still has a use for it; False when there is nothing to renew any more."""
         self.expire()
-        grant = self._grants.get(reservation_id)
-        if grant is None or grant.closed or grant.request.gateway_id != gateway_id:
+        grant = self.grants.named(reservation_id, gateway_id)
+        if grant is None or grant.closed:
             return False
         grant.expires_s = self._clock() + grant.ttl_s
         return True
 
     def release(self, reservation_id: str) -> bool:
         """Nothing more will be started; what runs goes on and is charged until it ends."""
-        grant = self._grants.get(reservation_id)
+        grant = self.grants.named(reservation_id)
         if grant is None or grant.closed:
             return False
         grant.closed = True
@@ -228,18 +213,14 @@ class Ledger:
 
     def release_request(self, gateway_id: str, request_id: str) -> bool:
         """For a gateway that never got the reply to its Reserve and so does not know the reservation's name."""
-        mine = [
-            grant.reservation_id
-            for grant in self._grants.values()
-            if grant.request.gateway_id == gateway_id and grant.request.request_id == request_id
-        ]
-        return sum(map(self.release, mine)) > 0
+        mine = self.grants.of_request(gateway_id, request_id)
+        return sum([self.release(grant.reservation_id) for grant in mine]) > 0
 
     def start(self, reservation_id: str, gateway_id: str, tokens: int) -> Hold | None:
         """Takes one sequence's part of a reservation; None when there is none (left) for this gateway."""
         self.expire()
-        grant = self._grants.get(reservation_id)
-        if grant is None or grant.request.gateway_id != gateway_id or not grant.unstarted:
+        grant = self.grants.named(reservation_id, gateway_id)
+        if grant is None or not grant.unstarted:
             return None
         grant.unstarted -= 1
         name = grant.expected.pop() if grant.forecast else ""
@@ -247,26 +228,22 @@ class Ledger:
             self.expected.started(name, tokens)
         hold = Hold(self, grant, tokens, name)
         grant.live.add(hold)
-        self._unused.pop(grant.reservation_id, None)
+        self.grants.noted(grant)
         self._recount(grant)
         return hold
 
     def abandon(self, gateway_id: str, grace_s: float) -> None:
         """The gateway's stream is gone: unless it comes back soon, its unused reservations end."""
-        self._abandoned[gateway_id] = self._clock() + grace_s
+        self.grants.abandon(gateway_id, self._clock() + grace_s)
 
     def adopt(self, gateway_id: str) -> None:
-        self._abandoned.pop(gateway_id, None)
+        self.grants.adopt(gateway_id)
 
     def expire(self) -> int:
         """Ends unused reservations that are past their time; returns how many."""
-        now = self._clock()
-        gone = {gateway_id for gateway_id, deadline in self._abandoned.items() if deadline <= now}
-        late = [grant for grant in self._unused.values() if grant.expires_s <= now or grant.request.gateway_id in gone]
+        late = self.grants.late(self._clock())
         for grant in late:
             self.release(grant.reservation_id)
-        for gateway_id in gone:
-            del self._abandoned[gateway_id]
         self.expired += len(late)
         return len(late)
 
@@ -291,21 +268,11 @@ class Ledger:
         foreign = max(0, load.sequences - self.live) if load.foreign else 0
         return max(load.sequences, self.promised + foreign)
 
-    def _held(self) -> int:
-        """Blocks that running sequences fill, the block of the token to come included."""
-        size, blocks = self.shape.block_size_tokens, 0
-        for grant in self._grants.values():
-            if grant.live:
-                filled = (max(0, blocks_for(hold.tokens + 1, size) - grant.shared) for hold in grant.live)
-                blocks += grant.shared + sum(filled)
-        return blocks
-
     def _end(self, hold: Hold, grant: Grant, *, returned: bool, finished: bool) -> None:
         if hold not in grant.live:
             return
         grant.live.discard(hold)
-        if not grant.live:
-            self._unused[grant.reservation_id] = grant
+        self.grants.noted(grant)
         back = returned and not grant.closed
         if back:
             grant.unstarted += 1
@@ -318,21 +285,11 @@ class Ledger:
         self._settle(grant)
 
     def _settle(self, grant: Grant) -> None:
-        if grant.over and self._grants.pop(grant.reservation_id, None) is not None:
-            self._unused.pop(grant.reservation_id, None)
-            self._charge(grant, Charge())
+        if grant.over and self.grants.remove(grant):
+            self.charges.charge(grant, Charge())
             return
         self._recount(grant)
 
     def _recount(self, grant: Grant) -> None:
-        if grant.reservation_id in self._grants:
-            self._charge(grant, grant.charge)
-
-    def _charge(self, grant: Grant, charge: Charge) -> None:
-        before, grant.charged = grant.charged, charge
-        self.reserved_blocks += charge.blocks - before.blocks
-        self._certain_blocks += charge.certain - before.certain
-        self._waiting_blocks += charge.waiting - before.waiting
-        self._promised += charge.sequences - before.sequences
-        if charge.blocks < before.blocks:
-            self.freed()
+        if grant in self.grants:
+            self.charges.charge(grant, grant.charge)

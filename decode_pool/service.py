@@ -62,7 +62,7 @@ class DecodeService:
             admission=self._limits.admission,
         )
         self.refused = Refused()
-        self.ledger.freed = self.refused.freed
+        self.ledger.charges.freed = self.refused.freed
         self.gate = PullGate(self._limits.max_pulls)
         self.epochs = Epochs()
         self._pool = Pool(

@@ -61,8 +61,9 @@ class Worker:
         return granted
 
     def start(self, reservation_id: str, tokens: int = 160) -> Hold:
-        gateway = self.ledger._grants[reservation_id].request.gateway_id
-        hold = self.ledger.start(reservation_id, gateway, tokens)
+        grant = self.ledger.grants.named(reservation_id)
+        assert grant is not None
+        hold = self.ledger.start(reservation_id, grant.request.gateway_id, tokens)
         assert hold is not None
         return hold
 
@@ -266,7 +267,7 @@ class TwoGateways(LedgerMachine):
     @rule(data=st.data())
     def start(self, data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(self.open))
-        grant = self.ledger._grants.get(name)
+        grant = self.ledger.grants.named(name)
         if grant is not None:
             hold = self.ledger.start(name, grant.request.gateway_id, grant.request.prompt_tokens)
             if hold is not None:
@@ -280,17 +281,17 @@ class TwoGateways(LedgerMachine):
     @invariant()
     def the_book_and_the_grants_agree(self) -> None:
         ledger = self.ledger
-        grants = [grant for grant in ledger._grants.values() if grant.forecast]
+        grants = [grant for grant in ledger.grants if grant.forecast]
         assert len(ledger.expected) == len(ledger.expected.book) == sum(g.unstarted + len(g.live) for g in grants)
         assert ledger.reserved_blocks == ledger.recounted() >= 0
-        assert ledger._certain_blocks == sum(grant.charge.certain for grant in ledger._grants.values())
-        assert ledger._waiting_blocks == sum(grant.charge.waiting for grant in ledger._grants.values())
+        assert ledger.charges.certain == sum(grant.charge.certain for grant in ledger.grants)
+        assert ledger.charges.waiting == sum(grant.charge.waiting for grant in ledger.grants)
 
     def teardown(self) -> None:
         super().teardown()
         ledger = self.ledger
         assert (ledger.reservations, ledger.reserved_blocks, ledger.live, len(ledger.expected)) == (0, 0, 0, 0)
-        assert (ledger._certain_blocks, ledger._waiting_blocks, ledger.expected._running) == (0, 0, 0)
+        assert (ledger.charges.certain, ledger.charges.waiting, ledger.expected._running) == (0, 0, 0)
         assert ledger.promised_blocks(Load()) == 0
         assert not ledger.expected.book.totals.any()
 

@@ -63,7 +63,7 @@ def test_a_gateway_that_has_left_is_forgotten(refused: Refused) -> None:
 def test_a_ledger_tells_when_it_charges_less() -> None:
     told: list[str] = []
     ledger = Ledger(Shape(8, 16, 4, 1024), lambda: 0.0)
-    ledger.freed = lambda: told.append("freed")
+    ledger.charges.freed = lambda: told.append("freed")
     grant = ledger.reserve(ReserveRequest("g", "r", 40, 40, 30.0), Load())
     assert isinstance(grant, Reservation)
     assert told == []

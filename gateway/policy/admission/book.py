@@ -18,8 +18,10 @@ from gateway.policy.admission.rows import Candidate, Rows
 from gateway.policy.admission.survival import Lengths, Table, grid
 from gateway.policy.estimate.estimate import LEVELS, Floats
 
-#: A book's curve is drawn anew when it is older than this many steps: half a block of 16 tokens.
+#: A book's curve is drawn anew when it is older than this many steps: half a block of 16 tokens,
 REFRESH_STEPS = 8
+#: or this share of an answer's life, where that is more, but not more than so many steps.
+_LIFE_SHARE, _OLDEST_STEPS = 1 / 64, 64
 _GRID = grid()
 _MEDIAN = int(np.searchsorted(LEVELS, 0.5))
 _BLOCK = 16
@@ -72,6 +74,8 @@ class KvBook:
         self._shapes: dict[Hashable, tuple[Floats, Floats]] = {}
         self._latest: dict[Hashable, Latest] = {}
         self._drawn = self._ends = 0
+        self._told: set[Hashable] = set()  # classes of which something new was said since the curve was drawn
+        self.patience = refresh_steps
         self._asked: tuple[Candidate, Floats] | None = None  # whose moments were wanted last
         self._at_once: set[str] = set()  # waiting rows whose moments are those of one that starts now
 
@@ -110,7 +114,9 @@ class KvBook:
             raise ValueError(
                 f"{candidate.request_id}: every answer needs a name of its own here; a shared prefix is fixed"
             )
-        moments = self.moments_of(candidate) if moments is None else moments
+        if moments is None:
+            moments = self.moments_of(candidate)
+            self._told.update({candidate.kin} & self._latest.keys())  # it may be older than what was told last
         if not round(candidate.arrival_steps / _BLOCK) and not candidate.generated_tokens:
             self._at_once.add(candidate.request_id)
         self.rows.add(candidate, self.now, moments)
@@ -161,9 +167,13 @@ class KvBook:
 
     def told(self, candidate: Candidate) -> None:
         """Whoever asks for room says what is known by now of the lengths of a class: of the answers that run, too."""
-        if candidate.kin is not None:
-            lengths = np.asarray(candidate.estimate.lengths, dtype=np.float64)
-            self._latest[candidate.kin] = Latest(lengths, candidate.limit_tokens)
+        kin, limit = candidate.kin, candidate.limit_tokens
+        if kin is None:
+            return
+        lengths, known = candidate.estimate.lengths, self._latest.get(kin)
+        if known is None or known.limit_tokens != limit or (known.lengths != lengths).any():
+            self._latest[kin] = Latest(np.asarray(lengths, dtype=np.float64), limit)
+            self._told.add(kin)
 
     def moments_of(self, candidate: Candidate) -> Floats:
         """What the candidate would add: moments x steps."""
@@ -187,9 +197,9 @@ class KvBook:
 
     @property
     def due(self) -> bool:
-        """The more requests, the dearer a new curve, and the less one of them matters."""
+        """The more requests, the dearer a new curve, and the less one of them matters; of long answers, the less a step."""
         count = self.rows.count
-        return self.now - self._drawn >= max(self._refresh_steps, count // 8) or self._ends * 16 > count
+        return self.now - self._drawn >= max(self.patience, count // 8) or self._ends * 16 > count
 
     def refresh(self) -> None:
         """Draws the curve anew: each request is conditioned on having lived until now."""
@@ -197,7 +207,10 @@ class KvBook:
         self._asked = None
         self._at_once.clear()
         count = self.rows.count
-        self._revise()
+        if self._told:
+            self._revise()
+        life_steps = _LIFE_SHARE * self.life_steps
+        self.patience = max(self._refresh_steps, min(_OLDEST_STEPS, int(life_steps)))
         if not count:
             self.totals[:] = 0.0
             return
@@ -251,15 +264,16 @@ class KvBook:
 
     def _revise(self) -> None:
         """Answers that were let in before more was known of their class."""
-        rows, latest = self.rows, self._latest
+        rows, told = self.rows, self._told
         before = float(rows.lengths[: rows.count].sum())
-        self._latest = {kin: latest[kin] for kin in set(rows.kin) if kin in latest}
         for at, kin in enumerate(rows.kin):
-            told = self._latest.get(kin)
-            if told is not None and told.tells(float(rows.limit[at])):
-                np.minimum(told.lengths, rows.limit[at], out=rows.lengths[at])
+            if kin in told and (latest := self._latest[kin]).tells(float(rows.limit[at])):
+                np.minimum(latest.lengths, rows.limit[at], out=rows.lengths[at])
         if self._error is not None and before > 0.0:
             self._error.revised(float(rows.lengths[: rows.count].sum()) / before)
+        kept = set(rows.kin)
+        self._latest = {kin: latest for kin, latest in self._latest.items() if kin in kept}
+        self._told = set()
 
     def _learn(self, error: CommonError, here: slice, table: Table) -> None:
         error.observe(self._expected_endings(here, table), np.zeros(GROUPS))

@@ -78,7 +78,7 @@ async def test_it_outlives_a_prefill_that_is_tried_again(monkeypatch: pytest.Mon
 
 def forget_reservations(one: Fleet) -> None:
     ledger = one.members["d0"].worker.decode.ledger
-    for reservation_id in list(ledger._grants):
+    for reservation_id in [grant.reservation_id for grant in ledger.grants]:
         ledger.release(reservation_id)
 
 
