@@ -1,12 +1,12 @@
 """The Engine protocol: what a worker needs of whatever computes tokens."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from proto.ticket import Ticket
 from proto.work import SequenceDelta, Work
-from proto.worker import PeerTransfers, Role, WarmResult, WorkerInfo
+from proto.worker import PeerTransfers, Role, StepTotals, WarmResult, WorkerInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,7 @@ class EngineStats:
     tickets_expired: int
     failed_notifications: int
     transfers: tuple[PeerTransfers, ...] = ()
+    totals: StepTotals = field(default_factory=StepTotals)
 
 
 @dataclass(frozen=True, slots=True)

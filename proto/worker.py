@@ -1,7 +1,8 @@
 """What a worker is (fixed for an epoch) and how it is doing (streamed)."""
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from enum import StrEnum
+from operator import add
 
 
 class Role(StrEnum):
@@ -80,6 +81,27 @@ class PeerTransfers:
 
 
 @dataclass(frozen=True, slots=True)
+class StepTotals:
+    """Sums over an engine's steps since its epoch began; those that computed parts of prompts (`chunk_…`) are kept apart.
+
+    `answers` and `context_tokens` add up how many answers decoded in each step, and how many tokens of KV they read.
+    """
+
+    decode_steps: int = 0
+    decode_s: float = 0.0
+    answers: int = 0
+    context_tokens: int = 0
+    chunk_steps: int = 0
+    chunk_s: float = 0.0
+    chunk_tokens: int = 0
+    chunk_answers: int = 0
+    chunk_context_tokens: int = 0
+
+    def plus(self, more: "StepTotals") -> "StepTotals":
+        return StepTotals(*map(add, astuple(self), astuple(more)))
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerState:
     """One snapshot. Counters count since the epoch began; blocks that are cached but evictable are free."""
 
@@ -116,6 +138,7 @@ class WorkerState:
     #: The emergency pool, on which no promise is made.
     pool_blocks: int = 0
     pool_blocks_used: int = 0
+    totals: StepTotals = StepTotals()
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from engine.simulated.scheduler import Scheduler
 from engine.simulated.sequence import Status
 from engine.simulated.setup import set_up
 from engine.simulated.step import Step
+from engine.simulated.totals import StepTotals
 from proto.fault import Fault, FaultError, FaultKind
 from proto.ticket import Ticket
 from proto.work import FinishReason, SequenceDelta, Work
@@ -46,6 +47,7 @@ class SimulatedEngine:
         self._dead: str | None = None
         self._steps = 0
         self._step_time_s = 0.0
+        self._totals = StepTotals()
         self._generated = 0
         self._late: list[EngineOutput] = []  # news that no step produced
 
@@ -124,6 +126,7 @@ class SimulatedEngine:
             tickets_expired=handoff.pins.expired_total,
             failed_notifications=handoff.reader.failed_notifications,
             transfers=handoff.reader.transfers(),
+            totals=self._totals.told(),
         )
         return self.injector.stats(stats)
 
@@ -186,6 +189,7 @@ class SimulatedEngine:
     def _complete(self, step: Step, seconds: float) -> None:
         """The step has run: samples for every sequence that has caught up with its tokens."""
         self._steps += 1
+        self._totals.add(step, seconds)
         self._step_time_s = seconds if self._steps == 1 else self._step_time_s + (seconds - self._step_time_s) * 0.1
         outputs: list[EngineOutput] = []
         generations = self._generations

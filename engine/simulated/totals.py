@@ -1,13 +1,14 @@
 """What an engine's steps have added up to, those with prompts in them apart."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from engine.simulated.step import Step
+from proto import worker
 
 
 @dataclass(slots=True)
 class StepTotals:
-    """Sums over all steps so far. `answers` and `context_tokens`: sequences that decoded, and KV tokens they read."""
+    """The sums of `proto.worker.StepTotals` while they grow."""
 
     decode_steps: int = 0
     decode_s: float = 0.0
@@ -38,3 +39,7 @@ class StepTotals:
         self.decode_s += seconds
         self.answers += batch * steps
         self.context_tokens += context_tokens * steps + batch * steps * (steps - 1) // 2
+
+    def told(self) -> worker.StepTotals:
+        """As they are now."""
+        return worker.StepTotals(*[getattr(self, each.name) for each in fields(worker.StepTotals)])

@@ -58,6 +58,7 @@ class VllmEngine:
         self._groups = int(ranks[0]["groups"])
         self._info = describe(self._config, self._identity, core, ranks)
         self._meter.blocks_total = self._info.blocks_total
+        self._meter.block_size_tokens = self._info.block_size_tokens
         return self._info
 
     async def stop(self) -> None:

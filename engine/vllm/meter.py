@@ -7,7 +7,7 @@ from typing import Any
 
 from engine.base import EngineStats
 from engine.vllm.tickets import worker_of
-from proto.worker import PeerTransfers
+from proto.worker import PeerTransfers, StepTotals
 from transfer.nixl import rows
 
 _SMOOTHING = 0.2
@@ -26,6 +26,7 @@ class Meter:
     """Counts; `snapshot` is cheap enough to be called at any rate."""
 
     blocks_total: int = 0
+    block_size_tokens: int = 0
     blocks_used: int = 0
     running: int = 0
     waiting: int = 0
@@ -36,6 +37,7 @@ class Meter:
     cached_prompt_tokens: int = 0
     steps: int = 0
     step_time_s: float = 0.0
+    totals: StepTotals = field(default_factory=StepTotals)
     tickets_expired: int = 0
     failed_notifications: int = 0
     failed_handshakes: int = 0
@@ -54,17 +56,31 @@ class Meter:
         cache = stats.prefix_cache_stats
         self.recomputed_tokens += cache.preempted_queries - cache.preempted_hits
         if stats.iteration_details is not None:
-            self._step(now_s)
+            self._step(stats.iteration_details, now_s)
         self._busy_since_s = now_s if self.running or self.waiting else None
         if stats.kv_connector_stats:
             self.transfers(stats.kv_connector_stats)
 
-    def _step(self, now_s: float) -> None:
+    def _step(self, details: Any, now_s: float) -> None:
         """A step lasts from the one before it; the first after a pause has no such mark."""
         self.steps += 1
         if self._busy_since_s is not None:
             seconds = now_s - self._busy_since_s
             self.step_time_s += (seconds - self.step_time_s) * (_SMOOTHING if self.step_time_s else 1.0)
+            self.totals = self.totals.plus(self._one_step(details, seconds))
+
+    def _one_step(self, details: Any, seconds: float) -> StepTotals:
+        """What the answers read is taken to be all KV in use: the engine does not say it step by step."""
+        answers, held = details.num_generation_requests, self.blocks_used * self.block_size_tokens
+        if not details.num_ctx_tokens:
+            return StepTotals(1, seconds, answers, held)
+        return StepTotals(
+            chunk_steps=1,
+            chunk_s=seconds,
+            chunk_tokens=details.num_ctx_tokens,
+            chunk_answers=answers,
+            chunk_context_tokens=held,
+        )
 
     def output(self, output: Any, preemptions: int) -> None:
         """One request's share of a step."""
@@ -133,4 +149,5 @@ class Meter:
                 PeerTransfers(worker_id, peer.transfers, peer.bytes, peer.seconds, peer.failures)
                 for worker_id, peer in self._peers.items()
             ),
+            totals=self.totals,
         )

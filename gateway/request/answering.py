@@ -111,13 +111,13 @@ class Answering:
             return
         if self._ticket is None:  # else the prompt was computed by the prefill worker
             record.prefill_compute_s = max(record.prefill_compute_s, delta.compute_s)
-        self._tell(delta)
+        self._tell()
         if self._keeps_prefixes:
             self._worker.prefix.insert(self._prefix.hashes(self._worker.info.block_size_tokens))
         if self._ticket is not None and self._ticket.held:
             self._handed_off(self._ticket, delta)
 
-    def _tell(self, delta: SequenceDelta) -> None:
+    def _tell(self) -> None:
         """The role policy's books."""
         trip = self._hold.trip
         if trip is None:
@@ -125,7 +125,7 @@ class Answering:
         if self._ticket is not None:
             trip.moved()
         else:
-            trip.prefilled(self._worker, len(self._prefix.tokens) - delta.cached_tokens, delta.compute_s)
+            trip.prefilled()
 
     def _handed_off(self, ticket: TicketHold, delta: SequenceDelta) -> None:
         job, record = self._job, self._job.record

@@ -42,11 +42,11 @@ class Prefills:
         if first > 1:
             return await self._begin(hold, worker, begin_leg(leg, first))
         mode = remote_mode(job.intent, len(leg.tokens), size)
-        work = prefill_leg(leg, mode)
-        prefilled = await while_reserved(hold, prefill(job, worker, work, mode), self.enough)
+        prefilled = await while_reserved(hold, prefill(job, worker, prefill_leg(leg, mode), mode), self.enough)
         if prefilled is None:
             return None
-        self._first(hold, worker, work, prefilled.done)
+        if hold.trip is not None:
+            hold.trip.prefilled()
         self._merge.origin.learn(prefilled.done.cached_tokens, prefilled.done.prompt_logprobs)
         if mode is Mode.REPLAY:
             if prefilled.held is None:
@@ -60,13 +60,11 @@ class Prefills:
 
     async def _begin(self, hold: ReservationHold, worker: Worker, work: Work) -> Prefilled | None:
         """A prefill leg that gives the first tokens, which are shown as they come."""
-        merge, begun = self._merge, False
+        merge = self._merge
 
         def show(part: PrefillDone) -> None:
-            nonlocal begun
-            if not begun:
-                begun = True
-                self._first(hold, worker, work, part)
+            if hold.trip is not None:
+                hold.trip.prefilled()
             if (piece := merge.begin(part)) is not None:
                 self._job.push(piece)
 
@@ -74,11 +72,6 @@ class Prefills:
         if prefilled is not None and prefilled.held is None and not merge.ended:
             raise self._missing(worker)
         return prefilled
-
-    def _first(self, hold: ReservationHold, worker: Worker, work: Work, done: PrefillDone) -> None:
-        """The first token is there."""
-        if hold.trip is not None:
-            hold.trip.prefilled(worker, len(work.tokens) - done.cached_tokens, done.compute_s)
 
     def _carry(self, leg: Leg, prefilled: Prefilled, worker: Worker) -> Prefilled:
         """Shows the prefill leg's token, unless it turns out that it must be drawn again."""

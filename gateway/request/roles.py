@@ -2,19 +2,18 @@
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from enum import StrEnum
+from operator import sub
 from typing import Self
 
 from gateway.cluster.cluster import Cluster
-from gateway.cluster.worker import Worker
 from gateway.config import RoutingConfig
 from gateway.policy.control.rows import RolesRow
 from gateway.policy.dispatch import Bid
-from gateway.policy.roles import Aims, Fluid, Knobs
-from gateway.policy.roles.seen import Seen, computed_in, decoded_between
+from gateway.policy.roles import Aims, Fluid, Knobs, Steps
 from gateway.policy.routing import Need, Path, Placement
-from gateway.policy.standing import SPEED_TOKENS, PrefillSpeed
+from proto.worker import StepTotals, WorkerState
 
 
 class WayTaken(StrEnum):
@@ -56,10 +55,9 @@ class Trip:
             self.roles.enter(self, arrives=False)
         self._begun = True
 
-    def prefilled(self, worker: Worker, tokens: int, seconds: float) -> None:
-        """Its first token is there; `tokens` of the prompt were computed in `seconds`."""
+    def prefilled(self) -> None:
+        """Its first token is there."""
         self.roles.policy.prefilled(self.key)
-        self.roles.computed(worker, tokens, seconds)
 
     def moved(self) -> None:
         """It decodes where it was handed to."""
@@ -79,8 +77,7 @@ class Roles:
     cluster: Cluster
     clock: Callable[[], float]
     ways: Counter[WayTaken] = field(default_factory=Counter)
-    _seen: dict[str, Seen] = field(default_factory=dict)
-    _speeds: dict[str, PrefillSpeed] = field(default_factory=dict)
+    _seen: dict[str, WorkerState] = field(default_factory=dict)
     _look_s: float = 0.0
 
     @classmethod
@@ -118,16 +115,6 @@ class Roles:
         cached = worker.prefix.cached_tokens(trip.bid.prefix.hashes(worker.info.block_size_tokens)) if worker else 0
         self.policy.taken(trip.key, placement, trip.need, cached, arrives=arrives)
 
-    def computed(self, worker: Worker, tokens: int, seconds: float) -> None:
-        """A worker has computed a prompt."""
-        if tokens < SPEED_TOKENS or seconds <= 0:
-            return
-        speed = self._speeds.setdefault(worker.worker_id, PrefillSpeed())
-        speed.measured(tokens, seconds, self.clock())
-        if speed.tokens_per_s > 0:
-            seen, chunk = self._seen.get(worker.worker_id), self.policy.knobs.largest_chunk_tokens
-            self.policy.law.learn(computed_in(speed.tokens_per_s, tokens, seen, chunk))
-
     def look(self) -> None:
         """Reads the steps of every worker off its newest state; called whenever anything has changed."""
         now_s = self.clock()
@@ -135,28 +122,13 @@ class Roles:
             return
         self._look_s = now_s + self.cluster.config.health.watch_interval_s / 2
         for worker in self.cluster.workers():
-            after, before = _seen(worker), self._seen.get(worker.worker_id)
-            if after is None or (before is not None and after.same_as(before)):
+            state, before = worker.state, self._seen.get(worker.worker_id)
+            if state is None or state is before:
                 continue
-            self._seen[worker.worker_id] = after
-            if before is not None:
-                chunk = self.policy.knobs.largest_chunk_tokens
-                self.policy.stepped(worker.worker_id, decoded_between(before, after, self.policy.law, chunk))
+            self._seen[worker.worker_id] = state
+            if before is not None and before.epoch == state.epoch:
+                self.policy.stepped(worker.worker_id, steps_between(before.totals, state.totals))
 
 
-def _seen(worker: Worker) -> Seen | None:
-    state, heard_s = worker.state, worker.health.heard_s
-    if state is None or heard_s is None:
-        return None
-    # engines count as prompt tokens what they pulled, too
-    pulled = sum(peer.bytes for peer in state.transfers) // max(1, worker.info.kv_bytes_per_token)
-    return Seen(
-        epoch=state.epoch,
-        number=state.sequence,
-        at_s=heard_s,
-        steps=state.steps,
-        computed_tokens=state.prompt_tokens - state.cached_prompt_tokens - pulled,
-        generated_tokens=state.generated_tokens,
-        running=state.running,
-        context_tokens=state.blocks_used * worker.info.block_size_tokens,
-    )
+def steps_between(before: StepTotals, after: StepTotals) -> Steps:
+    return Steps(*map(sub, astuple(after), astuple(before)))

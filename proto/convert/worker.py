@@ -1,12 +1,14 @@
 """What a worker is, how it does, warming and joining."""
 
+from dataclasses import fields
+
 from proto.convert.common import fault_to_pb
 from proto.convert.enums import ROLE_FROM_PB, ROLE_TO_PB, known
 from proto.fault import Fault, FaultKind
 from proto.join import JoinReply, JoinRequest
 from proto.tandem.v1 import common_pb2, registry_pb2
 from proto.tandem.v1 import worker_pb2 as pb
-from proto.worker import PeerTransfers, Role, Topology, WarmResult, WorkerInfo, WorkerState
+from proto.worker import PeerTransfers, Role, StepTotals, Topology, WarmResult, WorkerInfo, WorkerState
 
 #: Fields that have the same name and type on both sides; the round-trip tests keep this list honest.
 _INFO_SAME = [
@@ -64,6 +66,8 @@ _STATE_SAME = [
     "pool_blocks",
     "pool_blocks_used",
 ]
+
+_TOTALS_SAME = [field.name for field in fields(StepTotals)]
 
 
 def role_to_pb(role: Role) -> common_pb2.Role:
@@ -127,6 +131,7 @@ def worker_state_to_pb(state: WorkerState) -> pb.WorkerState:
     message = pb.WorkerState(**{name: getattr(state, name) for name in _STATE_SAME})
     message.role = ROLE_TO_PB[state.role]
     message.transfers.extend([_transfers_to_pb(entry) for entry in state.transfers])
+    message.totals.CopyFrom(pb.StepTotals(**{name: getattr(state.totals, name) for name in _TOTALS_SAME}))
     return message
 
 
@@ -134,6 +139,7 @@ def worker_state_from_pb(message: pb.WorkerState) -> WorkerState:
     return WorkerState(
         role=role_from_pb(message.role),
         transfers=tuple([_transfers_from_pb(entry) for entry in message.transfers]),
+        totals=StepTotals(**{name: getattr(message.totals, name) for name in _TOTALS_SAME}),
         **{name: getattr(message, name) for name in _STATE_SAME},
     )
 

@@ -78,6 +78,7 @@ class StateKeeper:
             tickets_released=leases.totals[LeaseState.RELEASED],
             failed_notifications=stats.failed_notifications,
             transfers=stats.transfers,
+            totals=stats.totals,
             blocks_promised=ledger.certain_blocks(load) + outlook.peak_blocks,
             overrun_risk=outlook.risk,
             pool_blocks=ledger.expected.budget.pool_blocks,

@@ -8,7 +8,7 @@ from proto.reservation import Refusal, RefusalReason, Reservation, ReserveReques
 from proto.sampling import Sampling, StructuredKind, StructuredOutput
 from proto.ticket import Ticket
 from proto.work import Abort, FinishReason, Hello, PrefillDone, SequenceDelta, Start, TokenLogprobs, Work, WriterLost
-from proto.worker import PeerTransfers, Role, Topology, WarmResult, WorkerInfo, WorkerState
+from proto.worker import PeerTransfers, Role, StepTotals, Topology, WarmResult, WorkerInfo, WorkerState
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 U32 = st.integers(0, 2**32 - 1)
@@ -117,6 +117,7 @@ INFOS = st.builds(
     peer_params=st.binary(max_size=12),
 )
 TRANSFERS = st.builds(PeerTransfers, TEXT, U64, U64, NUMBER, U64)
+TOTALS = st.builds(StepTotals, U64, NUMBER, U64, U64, U64, NUMBER, U64, U64, U64)
 STATES = st.builds(
     WorkerState,
     epoch=TEXT,
@@ -150,6 +151,7 @@ STATES = st.builds(
     overrun_risk=NUMBER,
     pool_blocks=U32,
     pool_blocks_used=U32,
+    totals=TOTALS,
 )
 WARM_RESULTS = st.builds(WarmResult, st.booleans(), TEXT, NUMBER, NUMBER, TEXT)
 JOIN_REQUESTS = st.builds(JoinRequest, TEXT, TEXT, TEXT)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from engine.vllm.meter import Meter
+from proto.worker import StepTotals
 from transfer.nixl import rows
 
 
@@ -18,9 +19,13 @@ def _step(usage: float = 0.0, running: int = 0, waiting: int = 0, computed: bool
         prefix_cache_stats=SimpleNamespace(
             preempted_queries=rest.get("queries", 0), preempted_hits=rest.get("hits", 0)
         ),
-        iteration_details=object() if computed else None,
+        iteration_details=_details(**rest.get("did", {})) if computed else None,
         kv_connector_stats=rest.get("transfers"),
     )
+
+
+def _details(prompt_tokens: int = 0, answers: int = 1) -> Any:
+    return SimpleNamespace(num_ctx_tokens=prompt_tokens, num_generation_requests=answers)
 
 
 def test_blocks_and_queues_are_the_newest() -> None:
@@ -48,6 +53,15 @@ def test_a_step_lasts_from_the_one_before_and_a_pause_is_not_a_step() -> None:
     stats = meter.snapshot()
     assert stats.steps == 4
     assert 0.1 < stats.step_time_s < 0.2
+
+
+def test_steps_with_prompts_are_added_up_apart() -> None:
+    meter = Meter(blocks_total=100, block_size_tokens=16)
+    meter.scheduler(_step(usage=0.1, running=2), 1.0)
+    meter.scheduler(_step(usage=0.1, running=2, did={"answers": 2}), 1.25)
+    meter.scheduler(_step(usage=0.2, running=3, did={"answers": 2, "prompt_tokens": 300}), 1.75)
+    meter.scheduler(_step(usage=0.2, running=3, did={"answers": 3}), 2.0)
+    assert meter.snapshot().totals == StepTotals(2, 0.5, 5, 160 + 320, 1, 0.5, 300, 2, 320)
 
 
 def test_steps_that_only_waited_do_not_count() -> None:
