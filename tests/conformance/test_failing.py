@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from gateway.cluster.states import WorkerStatus
+from proto.reservation import Reservation, ReserveRequest
 from proto.worker import Role
 from tests.conformance.replies import COMPLETION, FORMS, Reply
 from tests.conformance.stack import CARRY, REPLAY, fault, full, right, script, text_of, truth, whole, words
 from tests.gateway.fleet import FOUR, PAIR, config, until
+from tests.waiting import HANG_S
 
 LENGTHS = (CARRY, REPLAY)
 TRIO = (("p0", Role.PREFILL), ("p1", Role.PREFILL), ("d0", Role.DECODE))
@@ -40,12 +42,17 @@ async def test_b38_a_prompt_too_long_for_the_prefill_worker_is_refused_at_once(n
 async def test_b39_when_decode_cannot_take_it_the_prefill_is_let_go_and_one_other_is_asked(n: int) -> None:
     settings = config(health={"failures_to_eject": 1000})
     async with whole(FOUR, settings=settings, scripts={"d0": script(fault("refuse", "pull", fault="internal"))}) as one:
+        other = one.members["d1"].worker.decode
+        taken = await other.reserve(ReserveRequest("other-gateway", "r", 400, 400, HANG_S))
+        assert isinstance(taken, Reservation)  # so d0 has more room and is asked first
+        await until(lambda: (seen := one.seen("d1")) is not None and seen.blocks_reserved >= taken.blocks)
         for form in FORMS:
             for length in LENGTHS:
                 one.forget()
                 await right(one, form, length, n=n)
                 assert (await one.account()).decode_worker == "d1"
         assert one.metric("tandem_retries_total", phase="decoding") > 0
+        other.ledger.release(taken.reservation_id)
         one.use("d1", fault("refuse", "pull", fault="internal"))
         for form in FORMS:
             reply = await one.post(form, text_of(REPLAY, form), n=n)
