@@ -50,6 +50,7 @@ def together(needs: Sequence[Need]) -> Need:
         sum(need.growth_tokens for need in needs),
         sum(need.answers for need in needs),
         sum(need.likely_tokens for need in needs),
+        sum(need.expected_tokens for need in needs),
     )
 
 

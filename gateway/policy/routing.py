@@ -34,13 +34,15 @@ class Rules:
 @dataclass(frozen=True, slots=True)
 class Need:
     """`growth_tokens`: the most that all answers add; it must fit an empty worker. `likely_tokens`: what they are
-    expected to take of a worker's future, where the worker decides by forecast; 0 where it reserves all growth.
+    expected to take of a worker's future, where the worker decides by forecast; 0 where it reserves all growth. That is
+    less than their length: `expected_tokens`, on the mean and all answers together; 0 where it is not known.
     """
 
     prompt_tokens: int
     growth_tokens: int
     answers: int
     likely_tokens: int = 0
+    expected_tokens: float = 0.0
 
     @property
     def longest_tokens(self) -> int:

@@ -141,6 +141,7 @@ class Controller:
         estimate = self.lengths.estimate(features, limit)
         if terms.headroom:
             estimate = estimate.scaled(self.lengths.headroom(features))
+        need = replace(need, expected_tokens=asked.answers * estimate.mean)
         lengths: tuple[int, ...] = ()
         if terms.rule is Rule.FORECAST:
             likely = asked.answers * likely_growth(estimate, features.prompt_tokens)

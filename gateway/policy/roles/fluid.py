@@ -245,7 +245,7 @@ def _placement(ways: Sequence[Way], roles: Mapping[str, Role]) -> Placement:
 
 def _output(need: Need) -> float:
     """Expected tokens of the answer."""
-    return float(max(1, need.likely_tokens or need.growth_tokens))
+    return max(1.0, need.expected_tokens or need.growth_tokens)
 
 
 def _context(need: Need) -> float:

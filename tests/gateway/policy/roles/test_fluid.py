@@ -179,3 +179,42 @@ def test_when_all_have_ended_the_books_are_empty(events: list[tuple[int, str]]) 
         book = world.fluid.book(name)
         assert (book.backlog_tokens, book.answers, book.coming) == (0, 0, 0)
         assert abs(book.context_tokens) < 1e-6
+
+
+def test_an_answer_is_as_long_as_expected_whatever_it_takes_of_kv() -> None:
+    world = World()
+    need = Need(100, 4000, 1, likely_tokens=1, expected_tokens=500.0)
+    world.fluid.taken("a", Placement("w0", Path.COLOCATED, ""), need)
+    assert world.fluid.book("w0").context_tokens == 100 + 500 / 2
+
+
+def test_who_has_the_time_gives_the_first_tokens_too() -> None:
+    world = World(knobs=Knobs(leans=False, first_tokens=8, smallest_chunk_tokens=2048))
+    world.fluid.leaning = {"w0"}
+    for name in NAMES[1:]:
+        world.fluid.book(name).backlog_tokens = 100_000
+    placement = world.fluid.place(SHORT, world.fleet, RULES)
+    assert isinstance(placement, Placement)
+    assert (placement.path, placement.prefill_id, placement.first_tokens) == (Path.REMOTE, "w0", 8)
+    world.fluid.book("w0").backlog_tokens = 2048  # its steps are longer than an answer may see
+    busy = world.fluid.place(SHORT, world.fleet, RULES)
+    assert isinstance(busy, Placement)
+    assert (busy.prefill_id, busy.first_tokens) == ("w0", 1)
+
+
+def test_a_placement_tells_what_it_was_chosen_from() -> None:
+    world = World()
+    placement = world.fluid.place(SHORT, world.fleet, RULES)
+    assert isinstance(placement, Placement)
+    loads = [way.load for way in placement.ways]
+    assert len(loads) == len(NAMES)
+    assert loads == sorted(loads)
+    assert (placement.ways[0].worker_id, placement.ways[0].first_tokens) == (placement.worker_id, 0)
+
+
+def test_one_that_is_asked_for_again_is_no_new_demand() -> None:
+    world, twice = World(), World()
+    for each in (world, twice):
+        each.send(SHORT)
+    twice.fluid.taken("1", Placement("w1", Path.COLOCATED, ""), SHORT, arrives=False)
+    assert twice.fluid._demand.load(1.0) == world.fluid._demand.load(1.0)
