@@ -1,21 +1,29 @@
 """What is compared: static layouts, and fluid fleets under the one configuration of the policy."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
+from itertools import product
+from math import inf
+from statistics import fmean
+
+import numpy as np
 
 from benchmarks.never_worse.mixes import Model
 from benchmarks.never_worse.trial import Aim
 from engine.simulated.cost import load_profile
 from gateway.policy.roles import Aims, Fluid, Knobs
 from loadgen.simulate import Layout, Pool
+from loadgen.workload.base import Workload
 from proto.worker import Role
 
 GPUS = 8
 #: Token budgets of a step that are tried for static layouts.
 BUDGETS = (512, 256, 1024, 2048)
-PREFILL_BUDGET = 2048
+#: Of prefill workers, and of fluid ones until the policy tells them another; the first is tried with every split, the others
+#: with the best one.
+PREFILL_BUDGETS = (2048, 1024, 4096, 512, 8192)
 
 
 class Kind(StrEnum):
@@ -27,36 +35,64 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Arm:
+    """`most`: requests/s that its GPUs could carry by the kernels alone, with nothing ever waiting."""
+
     kind: Kind
     name: str
     layout: Layout
+    most: float = inf
+    with_budget: "Callable[[int], Arm] | None" = None
 
 
-def static_colocated(model: Model) -> list[Arm]:
+@dataclass(frozen=True, slots=True)
+class Work:
+    """GPU seconds that the mean request takes by the kernels alone, for each degree of TP: its prompt in chunks of 2,048, its
+    answer in a batch of 256."""
+
+    prompt_gpu_s: Mapping[int, float]
+    answer_gpu_s: Mapping[int, float]
+
+    @classmethod
+    def of(cls, model: Model, workload: Workload) -> "Work":
+        demands = [demand for chain in workload.draw(500, np.random.default_rng(0)) for demand in chain]
+        prompt = fmean(demand.prompt_tokens for demand in demands)
+        output = fmean(demand.output_tokens for demand in demands)
+        costs = {tp: load_profile(f"{model.profile}?tp={tp}").cost for tp in model.degrees}
+        chunk_s = {tp: tp * cost.step_s(0, 0, [(2048, 0)]) / 2048 for tp, cost in costs.items()}
+        token_s = {tp: tp * c.step_s(256, round(256 * (prompt + output / 2)), []) / 256 for tp, c in costs.items()}
+        return cls({tp: prompt * s for tp, s in chunk_s.items()}, {tp: output * s for tp, s in token_s.items()})
+
+
+def static_colocated(model: Model, work: Work) -> list[Arm]:
     arms = []
     for tp in _likely_first(model):
+        most = GPUS / (work.prompt_gpu_s[tp] + work.answer_gpu_s[tp])
         for budget in BUDGETS:
             pools = (_pool(model, Role.BOTH, tp, GPUS // tp, budget),)
-            arms.append(Arm(Kind.COLOCATED, f"{GPUS // tp}C TP{tp}/{budget}", _layout(pools)))
+            arms.append(Arm(Kind.COLOCATED, f"{GPUS // tp}C TP{tp}/{budget}", _layout(pools), most))
     return arms
 
 
-def static_splits(model: Model, prefill_share: float) -> list[Arm]:
-    """All splits of prefill workers of the smallest degree, with decode workers of each, those first that give prefill its
-    share of the work."""
-    small = model.degrees[0]
+def static_splits(model: Model, work: Work) -> list[Arm]:
+    """All splits with one degree for prefill and one for decode, those first that could carry the most."""
     arms = []
-    for prefill in sorted(range(1, GPUS // small), key=lambda count: abs(count * small - GPUS * prefill_share)):
-        left = GPUS - prefill * small
-        for tp in model.degrees:
-            if left % tp:
-                continue
-            pools = (
-                _pool(model, Role.PREFILL, small, prefill, PREFILL_BUDGET),
-                _pool(model, Role.DECODE, tp, left // tp, PREFILL_BUDGET),
-            )
-            arms.append(Arm(Kind.SPLIT, f"{prefill}P TP{small} + {left // tp}D TP{tp}", _layout(pools)))
-    return arms
+    for small, tp in product(model.degrees, model.degrees):
+        for prefill in range(1, (GPUS - 1) // small + 1):
+            left = GPUS - prefill * small
+            if not left % tp:
+                most = min(prefill * small / work.prompt_gpu_s[small], left / work.answer_gpu_s[tp])
+                arms.append(split(model, (small, prefill), (tp, left // tp), PREFILL_BUDGETS[0], most))
+    return sorted(arms, key=lambda arm: -arm.most)
+
+
+def split(model: Model, prefill: tuple[int, int], decode: tuple[int, int], budget: int, most: float) -> Arm:
+    """`prefill`, `decode`: the degree, and how many workers."""
+    pools = (
+        _pool(model, Role.PREFILL, *prefill, budget),
+        _pool(model, Role.DECODE, *decode, PREFILL_BUDGETS[0]),
+    )
+    name = f"{prefill[1]}P TP{prefill[0]}/{budget} + {decode[1]}D TP{decode[0]}"
+    return Arm(Kind.SPLIT, name, _layout(pools), most, lambda other: split(model, prefill, decode, other, most))
 
 
 def fluid(model: Model, aim: Aim, *, leans: bool = True) -> list[Arm]:
@@ -68,7 +104,7 @@ def fluid(model: Model, aim: Aim, *, leans: bool = True) -> list[Arm]:
         Arm(
             kind,
             f"{GPUS // tp}{kind.value} TP{tp}",
-            replace(_layout((_pool(model, Role.BOTH, tp, GPUS // tp, PREFILL_BUDGET),)), roles=make),
+            replace(_layout((_pool(model, Role.BOTH, tp, GPUS // tp, PREFILL_BUDGETS[0]),)), roles=make),
         )
         for tp in _likely_first(model)
     ]

@@ -1,33 +1,38 @@
 """One cell of the table: a model, a mix and its limits. Layouts are chosen on one seed and compared on others."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from statistics import fmean
 
-import numpy as np
-
-from benchmarks.never_worse.arms import GPUS, Arm, Kind, fluid, static_colocated, static_splits
+from benchmarks.never_worse.arms import PREFILL_BUDGETS, Arm, Kind, Work, fluid, static_colocated, static_splits
 from benchmarks.never_worse.mixes import MIXES, SCREEN_SEED, Model
+from benchmarks.never_worse.store import Store
 from benchmarks.never_worse.trial import Aim, Hunt, Length
-from engine.simulated.cost import load_profile
 from loadgen.workload.base import Workload
 from loadgen.workload.spec import Catalogue
 
-#: Brackets of the screen and of the comparison.
-_COARSE, _FINE = 0.08, 0.015
-#: An arm that does not hold this share of the best rate so far is left out after one run.
-_BEHIND = 0.97
+#: Brackets of the screen and of the comparison, and how far they first step.
+_COARSE, _FINE = 0.06, 0.015
+_FAR, _NEAR = 1.25, 1.04
+#: Another layout is only looked at where it holds this multiple of what the best so far holds.
+_BETTER = 1.02
+#: A split is left out that could not even carry this share of what a colocated layout holds.
+_HOPEFUL = 0.9
+#: A static kind that the screen finds below this share of the other is not compared further.
+_BEHIND = 0.93
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """`rates` of the best arm of each kind, one a seed."""
+    """`rates` of the best arm of each kind, one a seed. `screened` kinds have their rate from the screen alone."""
 
     model: str
     mix: str
     aim: Aim
     names: dict[Kind, str]
     rates: dict[Kind, tuple[float, ...]]
+    screened: frozenset[Kind] = frozenset()
 
     def rate(self, kind: Kind) -> float:
         return fmean(self.rates[kind])
@@ -35,54 +40,99 @@ class Cell:
     @property
     def best(self) -> Kind:
         """Of the static ones."""
-        return max((Kind.COLOCATED, Kind.SPLIT), key=self.rate)
+        return max((Kind.COLOCATED, Kind.SPLIT), key=lambda kind: (kind not in self.screened, self.rate(kind)))
 
     def ratio(self, kind: Kind, to: Kind) -> float:
         return self.rate(kind) / self.rate(to) if self.rate(to) else 0.0
 
 
-def _work(model: Model, workload: Workload) -> tuple[float, float]:
-    """Seconds of all GPUs that a request's prompt and its answer take by the kernels alone."""
-    profile = load_profile(f"{model.profile}?tp={model.degrees[0]}")
-    demands = [demand for chain in workload.draw(500, np.random.default_rng(0)) for demand in chain]
-    prompt = fmean(demand.prompt_tokens for demand in demands)
-    output = fmean(demand.output_tokens for demand in demands)
-    token_s = profile.cost.step_s(64, round(64 * (prompt + output / 2)), []) / 64
-    workers = GPUS / model.degrees[0]
-    return prompt * profile.cost.step_s(0, 0, [(1024, 0)]) / 1024 / workers, output * token_s / workers
+@dataclass(slots=True)
+class Contest:
+    """`version` of the policy, by which the store tells runs of fluid arms apart."""
 
+    model: Model
+    mix: str
+    aim: Aim
+    judged: int
+    store: Store = field(default_factory=Store)
+    version: str = ""
+    said: Callable[[str], None] = lambda _: None
+    workload: Workload = field(init=False)
+    _length: Length = field(init=False)
 
-def contest(
-    model: Model, mix: str, aim: Aim, seeds: Sequence[int], judged: int, said: Callable[[str], None] = lambda _: None
-) -> Cell:
-    workload = Catalogue().mix(MIXES[mix])
-    length = Length.of(workload, aim, judged)
-    prompt_s, answer_s = _work(model, workload)
-    start = 0.5 / (prompt_s + answer_s)
-    chosen: dict[Kind, Arm] = {}
-    found: dict[Kind, float] = {}
-    every = {
-        Kind.COLOCATED: static_colocated(model),
-        Kind.SPLIT: static_splits(model, prompt_s / (prompt_s + answer_s)),
-        Kind.ROUTED: fluid(model, aim, leans=False),
-        Kind.FLUID: fluid(model, aim),
-    }
-    for kind, arms in every.items():
+    def __post_init__(self) -> None:
+        self.workload = Catalogue().mix(MIXES[self.mix])
+        self._length = Length.of(self.workload, self.aim, self.judged)
+
+    def cell(self, seeds: Sequence[int]) -> Cell:
+        chosen, found = self._chosen()
+        static = max(found.get(Kind.COLOCATED, 0.0), found.get(Kind.SPLIT, 0.0))
+        screened = {kind for kind in (Kind.COLOCATED, Kind.SPLIT) if found.get(kind, 0.0) < _BEHIND * static}
+        rates: dict[Kind, tuple[float, ...]] = {kind: (found.get(kind, 0.0),) for kind in Kind}
+        handed = False
+        for kind in (Kind.COLOCATED, Kind.SPLIT, Kind.FLUID):
+            if kind in chosen and kind not in screened:
+                rates[kind], handed = self._compared(chosen[kind], found[kind], seeds)
+        if Kind.FLUID in chosen:
+            chosen[Kind.ROUTED], rates[Kind.ROUTED] = chosen[Kind.FLUID], rates[Kind.FLUID]
+            if handed:  # else who may hand off did as who may not
+                routed, rate = self._screened(fluid(self.model, self.aim, leans=False), found[Kind.FLUID])
+                rates[Kind.ROUTED] = (0.0,)
+                if routed is not None:
+                    chosen[Kind.ROUTED] = routed
+                    rates[Kind.ROUTED], _ = self._compared(routed, rate, seeds)
+        names = {kind: arm.name for kind, arm in chosen.items()}
+        return Cell(self.model.name, self.mix, self.aim, names, rates, frozenset(screened))
+
+    def _chosen(self) -> tuple[dict[Kind, Arm], dict[Kind, float]]:
+        """The best of each kind, and what it held in the screen."""
+        work = Work.of(self.model, self.workload)
+        colocated = static_colocated(self.model, work)
+        start = 0.5 * max(arm.most for arm in colocated)
+        chosen: dict[Kind, Arm] = {}
+        found: dict[Kind, float] = {}
+        for kind, arms in (
+            (Kind.COLOCATED, colocated),
+            (Kind.SPLIT, static_splits(self.model, work)),
+            (Kind.FLUID, fluid(self.model, self.aim)),
+        ):
+            static = max(found.values(), default=0.0)
+            arm, rate = self._screened([arm for arm in arms if arm.most > _HOPEFUL * static], start)
+            if arm is not None and arm.with_budget is not None:
+                arm, rate = self._screened(map(arm.with_budget, PREFILL_BUDGETS[1:]), start, arm, rate)
+            if arm is not None:
+                chosen[kind], found[kind], start = arm, rate, rate
+        return chosen, found
+
+    def _screened(
+        self, arms: Iterable[Arm], start: float, best: Arm | None = None, rate: float = 0.0
+    ) -> tuple[Arm | None, float]:
+        """The best of `arms`, and of what was the best before. One that does not do better costs one run, or none."""
         for arm in arms:
-            hunt = Hunt(arm.layout, workload, aim, length, SCREEN_SEED)
-            known = found.get(kind, 0.0)
-            if known and not hunt.holds(known * _BEHIND):
+            if arm.most < rate:
                 continue
-            rate = hunt.highest(known or start, _COARSE)
-            said(f"screen {arm.name}: {rate:.3g}/s, {len(hunt.seen)} runs")
-            if rate > known:
-                found[kind], chosen[kind] = rate, arm
-                start = rate
-    rates: dict[Kind, tuple[float, ...]] = {}
-    for kind, arm in chosen.items():
-        hunts = [Hunt(arm.layout, workload, aim, length, seed) for seed in seeds]
-        rates[kind] = tuple(hunt.highest(found[kind], _FINE) for hunt in hunts)
-        said(f"{kind.value} {arm.name}: {', '.join(f'{rate:.3f}' for rate in rates[kind])}/s")
-    for kind in Kind:
-        rates.setdefault(kind, (0.0,))
-    return Cell(model.name, mix, aim, {kind: arm.name for kind, arm in chosen.items()}, rates)
+            hunt = self._hunt(arm, SCREEN_SEED)
+            held = 0.0
+            if not rate:
+                held = hunt.highest(start, _FAR, _COARSE)
+            elif hunt.holds(rate * _BETTER):
+                held = hunt.highest(rate * _BETTER, _NEAR, _COARSE)
+            if held > rate:
+                best, rate = arm, held
+                self.said(f"screen {arm.name}: {rate:.3g}/s")
+        return best, rate
+
+    def _compared(self, arm: Arm, start: float, seeds: Sequence[int]) -> tuple[tuple[float, ...], bool]:
+        """Its rates, and whether it ever handed anything over."""
+        hunts = [self._hunt(arm, seed) for seed in seeds]
+        rates = tuple(map(partial(self._finely, start=start), hunts))
+        self.said(f"{arm.kind.value} {arm.name}: {', '.join(f'{rate:.3f}' for rate in rates)}/s")
+        return rates, any(hunt.handed for hunt in hunts)
+
+    def _finely(self, hunt: Hunt, start: float) -> float:
+        return hunt.highest(start, _NEAR, _FINE)
+
+    def _hunt(self, arm: Arm, seed: int) -> Hunt:
+        policy = f" {self.version}" if arm.layout.roles is not None else ""
+        name = f"{self.model.name} {self.mix} {arm.name}{policy}"
+        return Hunt(arm.layout, self.workload, self.aim, self._length, seed, name, self.store)

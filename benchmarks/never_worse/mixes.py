@@ -35,7 +35,7 @@ class Model:
 MODELS = {
     one.name: one
     for one in (
-        Model("qwen3-32b", "h200-sxm/qwen3-32b", (1, 2, 4)),
+        Model("qwen3-32b", "h200-sxm/qwen3-32b", (1, 2, 4, 8)),
         Model("llama-3.1-8b", "h200-sxm/llama-3.1-8b", (1, 2)),
         Model("llama-3.1-70b", "h200-sxm/llama-3.1-70b", (2, 4, 8)),
     )
@@ -43,4 +43,4 @@ MODELS = {
 
 #: Seeds of the screen, in which layouts are chosen, and of the comparison.
 SCREEN_SEED = 1000
-SEEDS = (2000, 2001)
+SEEDS = (2000, 2001, 2002)

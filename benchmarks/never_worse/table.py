@@ -28,7 +28,8 @@ def _arm(cell: Cell, kind: Kind) -> str:
     rate = cell.rate(kind)
     if not rate:
         return "none"
-    return f"{rate / GPUS:.3g} ({cell.names[kind].replace(kind.value, 'F')})"
+    about = "≈ " if kind in cell.screened else ""
+    return f"{about}{rate / GPUS:.3g} ({cell.names[kind].replace('fluid', 'F').replace('routed', 'R')})"
 
 
 def summary(cells: Sequence[Cell]) -> str:

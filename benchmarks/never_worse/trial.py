@@ -5,6 +5,7 @@ from math import sqrt
 
 import numpy as np
 
+from benchmarks.never_worse.store import Seen, Store
 from loadgen.arrivals.process import Arrivals, Kind
 from loadgen.plan.decision import run
 from loadgen.plan.question import Question
@@ -48,35 +49,45 @@ class Length:
         chains = workload.draw(1000, np.random.default_rng(0))
         tokens = float(np.mean([demand.output_tokens for chain in chains for demand in chain]))
         residence_s = (aim.ttft_ms + tokens * aim.tpot_ms) / 1e3
-        return cls(max(10.0, 0.8 * residence_s), max(10.0, residence_s), 0.3 * residence_s, judged)
+        return cls(max(10.0, 0.8 * residence_s), max(10.0, 0.6 * residence_s), 0.3 * residence_s, judged)
 
 
 @dataclass(slots=True)
 class Hunt:
-    """The highest rate that one layout holds with one seed. What was seen at a rate is kept."""
+    """The highest rate that one layout holds with one seed. `name` says in the store which layout and traffic it is."""
 
     layout: Layout
     workload: Workload
     aim: Aim
     length: Length
     seed: int
-    seen: dict[float, bool] = field(default_factory=dict)
+    name: str = ""
+    store: Store = field(default_factory=Store)
+    handed: bool = False
     question: Question = field(init=False)
 
     def __post_init__(self) -> None:
         self.question = Question(self.workload, self.aim.policy, goals=(GOAL,))
 
     def holds(self, rate: float) -> bool:
-        if rate not in self.seen:
-            schedule, window = self._schedule(rate)
-            ran = run(Simulation(self.layout, schedule), self.question, window, GOAL)
-            self.seen[rate] = ran.bad is None  # paced sessions would not be judged; the schedules here have none
-        return self.seen[rate]
+        """At a rate of four digits, which the store can name."""
+        rate = float(f"{rate:.4g}")
+        run = f"{self.name} {self.aim.ttft_ms:g}/{self.aim.tpot_ms:g} {self.length.judged} {self.seed} {rate:g}"
+        seen = self.store.find(run, lambda: self._measured(rate))
+        self.handed |= seen.handed > 0
+        return seen.held
 
-    def highest(self, start: float, precision: float) -> float:
-        """Between the rate that held and the one that did not, on a log scale."""
-        low, high, step = 0.0, 0.0, 1.15
-        rate = start
+    def _measured(self, rate: float) -> Seen:
+        schedule, window = self._schedule(rate)
+        simulation = Simulation(self.layout, schedule)
+        ran = run(simulation, self.question, window, GOAL)
+        # paced sessions would not be judged; the schedules here have none
+        return Seen(ran.bad is None, simulation.legs.handoffs)
+
+    def highest(self, start: float, step: float, precision: float) -> float:
+        """Between the rate that held and the one that did not, on a log scale. The first step away from `start` is by
+        `step`, the next ones are larger."""
+        low, high, rate = 0.0, 0.0, start
         while not low or not high:
             if self.holds(rate):
                 low = rate
@@ -84,7 +95,7 @@ class Hunt:
             else:
                 high = rate
                 rate /= step
-            step = min(2.0, step * 1.15)
+            step = min(2.0, step**1.5)
             if rate < start / 64:
                 return 0.0
         while high / low > 1 + precision:

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.never_worse import trial
-from benchmarks.never_worse.arms import Kind
+from benchmarks.never_worse.arms import Kind, Work, static_splits
 from benchmarks.never_worse.contest import Cell
+from benchmarks.never_worse.mixes import MODELS
 from benchmarks.never_worse.table import row, summary
 from benchmarks.never_worse.trial import GOAL, Aim, Hunt, Length
 from loadgen.measure.verdict import judge
@@ -32,14 +33,14 @@ def test_the_verdict_is_that_of_the_whole_run(rate: float) -> None:
 
 def test_the_highest_rate_lies_between_one_that_held_and_one_that_did_not() -> None:
     one = hunt()
-    rate = one.highest(1.0, 0.05)
+    rate = one.highest(1.0, 1.15, 0.05)
     assert one.holds(rate / 1.04)
     assert not one.holds(rate * 1.04)
-    assert rate == pytest.approx(hunt().highest(500.0, 0.05), rel=0.06)
+    assert rate == pytest.approx(hunt().highest(200.0, 1.15, 0.05), rel=0.06)
 
 
 def test_a_limit_that_nothing_keeps_ends_the_search() -> None:
-    assert hunt(replace(AIM, ttft_ms=0.001)).highest(8.0, 0.05) == 0.0
+    assert hunt(replace(AIM, ttft_ms=0.001)).highest(8.0, 1.15, 0.05) == 0.0
 
 
 def test_a_row_says_what_came_of_what() -> None:
@@ -53,6 +54,21 @@ def test_a_row_says_what_came_of_what() -> None:
     assert cell.best is Kind.SPLIT
     assert "**1.210** | 1.100 | 1.100" in row(cell)
     assert "97 % of the best static layout in 1" in summary([cell])
+
+
+def test_a_static_kind_that_the_screen_left_behind_is_not_the_best() -> None:
+    rates: dict[Kind, tuple[float, ...]] = dict.fromkeys(Kind, (10.0,))
+    cell = Cell("m", "mix", AIM, {}, {**rates, Kind.SPLIT: (11.0,)}, frozenset({Kind.SPLIT}))
+    assert cell.best is Kind.COLOCATED
+
+
+def test_splits_that_could_carry_the_most_come_first() -> None:
+    model = MODELS["qwen3-32b"]
+    arms = static_splits(model, Work(dict.fromkeys(model.degrees, 0.9), dict.fromkeys(model.degrees, 0.1)))
+    assert arms[0].name == "7P TP1/2048 + 1D TP1"
+    assert {"3P TP2/2048 + 2D TP1", "1P TP4/2048 + 1D TP4", "1P TP4/2048 + 4D TP1"} <= {arm.name for arm in arms}
+    assert arms[0].with_budget is not None
+    assert arms[0].with_budget(512).name == "7P TP1/512 + 1D TP1"
 
 
 def test_runs_judge_no_request_of_the_fill_up() -> None:
