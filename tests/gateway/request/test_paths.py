@@ -13,7 +13,20 @@ from loadgen.client.stages import stages_of
 from proto.sampling import Sampling, StructuredKind, StructuredOutput
 from proto.work import FinishReason
 from proto.worker import Role
-from tests.gateway.fleet import BLOCK, FOUR, PAIR, SOLO, VOCABULARY, config, expected, fleet, intent, prompt, until
+from tests.gateway.fleet import (
+    BLOCK,
+    FOUR,
+    PAIR,
+    SOLO,
+    VOCABULARY,
+    Fleet,
+    config,
+    expected,
+    fleet,
+    intent,
+    prompt,
+    until,
+)
 
 Q, R, P, H, D, DONE = (
     Phase.QUEUED,
@@ -102,24 +115,28 @@ SAMPLINGS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", SAMPLINGS)
 async def test_a_handed_off_answer_equals_an_uninterrupted_one(name: str) -> None:
     """Every sampling, prompt lengths on and around block boundaries, answers of one token to many."""
+    more = SAMPLINGS[name]
+
+    async def compare(one: Fleet, solo: Fleet, length: int, limit: int) -> None:
+        remote = await one.ask(intent(prompt(length, limit), max_tokens=limit, **more))
+        alone = await solo.ask(intent(prompt(length, limit), max_tokens=limit, **more))
+        wanted = intent(max_tokens=limit, **more).sampling
+        assert alone.tokens() == expected(prompt(length, limit), wanted), (length, limit)
+        assert remote.tokens() == alone.tokens(), (length, limit)
+        assert remote.finish() == alone.finish(), (length, limit)
+        assert remote.record.path == "remote"
+        assert remote.record.completion_tokens == len(remote.tokens())
+        if "logprobs" in more:
+            entries = [entry for piece in remote.pieces for entry in piece.logprobs]
+            assert [entry.token_ids[0] for entry in entries] == list(remote.tokens())
+            assert entries == [entry for piece in alone.pieces for entry in piece.logprobs]
+
     async with fleet(PAIR) as one, fleet(SOLO) as solo:
-        for length in (1, 2, 15, 16, 17, 31, 32, 33, 64, 65, 100):
-            for limit in (1, 2, 5, 30):
-                more = SAMPLINGS[name]
-                if more.get("min_tokens", 0) > limit:
-                    continue
-                remote = await one.ask(intent(prompt(length, limit), max_tokens=limit, **more))
-                alone = await solo.ask(intent(prompt(length, limit), max_tokens=limit, **more))
-                wanted = intent(max_tokens=limit, **more).sampling
-                assert alone.tokens() == expected(prompt(length, limit), wanted), (length, limit)
-                assert remote.tokens() == alone.tokens(), (length, limit)
-                assert remote.finish() == alone.finish(), (length, limit)
-                assert remote.record.path == "remote"
-                assert remote.record.completion_tokens == len(remote.tokens())
-                if "logprobs" in more:
-                    entries = [entry for piece in remote.pieces for entry in piece.logprobs]
-                    assert [entry.token_ids[0] for entry in entries] == list(remote.tokens())
-                    assert entries == [entry for piece in alone.pieces for entry in piece.logprobs]
+        async with asyncio.TaskGroup() as tasks:
+            for length in (1, 2, 15, 16, 17, 31, 32, 33, 64, 65, 100):
+                for limit in (1, 2, 5, 30):
+                    if more.get("min_tokens", 0) <= limit:
+                        tasks.create_task(compare(one, solo, length, limit))
         assert one.watcher.retries == []
         await one.settled()
         await solo.settled()
