@@ -24,6 +24,8 @@ FAST := not engine and not slow and not soak
 
 # Two workers share few cores here: one thread each unless somebody says otherwise.
 export OMP_NUM_THREADS ?= 1
+# Without bytecode every process of the tests would compile all of tandem and rewrite every assertion again.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help
 help: ## List what can be made
@@ -102,9 +104,13 @@ $(STAMPS)/cuda: $(STAMPS)/base requirements/cuda.txt requirements/model.txt
 # ---------------------------------------------------------------- check
 
 .PHONY: check
-check: install-dev lint types ## Lint, types and the quick tests; no engine needed
-	@$(PYTEST) -q -n auto -m "$(FAST)"
+check: install-dev ## Lint, types and the quick tests, side by side; no engine needed
+	@$(MAKE) -j3 lint types quick
 	@echo "make check: all good"
+
+.PHONY: quick
+quick: $(STAMPS)/dev ## The quick tests alone
+	@$(PYTEST) -q -n auto --dist worksteal -m "$(FAST)"
 
 .PHONY: test
 test: install-dev install-engine model lint types ## Everything, the real engine included

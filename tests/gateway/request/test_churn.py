@@ -5,6 +5,8 @@ import random
 from collections import Counter
 from typing import Any
 
+import pytest
+
 from engine.simulated.faults import Script
 from gateway.cluster.states import WorkerStatus
 from gateway.request.errors import REJECTIONS, Reason
@@ -70,6 +72,7 @@ async def churn(one: Fleet, dice: random.Random, over: asyncio.Event) -> None:
             )
 
 
+@pytest.mark.slow
 async def test_b42_every_request_ends_in_time_with_an_outcome_and_the_right_text() -> None:
     dice, outcomes = random.Random(7), Counter[str]()
     settings = config(deadlines=DEADLINES, routing={"lease_margin_s": 0.2}, health={"probe_timeout_s": 4.0})

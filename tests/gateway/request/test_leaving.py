@@ -115,6 +115,7 @@ async def test_the_last_piece_is_enough_for_done() -> None:
         await one.settled()
 
 
+@pytest.mark.slow
 async def test_b30_b37_two_hundred_leave_fifty_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     """Random disconnects in all phases among survivors: the survivors' texts are right, nothing is left over."""
     dice = random.Random(11)

@@ -16,6 +16,9 @@ from proto.worker import Role
 from tests.gateway.fleet import Fleet, config, expected, fleet, intent, prompt, until
 from tests.waiting import HANG_S
 
+#: Each starts processes; the same losses within one process: tests/conformance/test_failing.py, test_losing.py.
+pytestmark = pytest.mark.slow
+
 
 def long(seed: int = 0) -> Intent:
     return intent(prompt(40, seed), max_tokens=1500, ignore_eos=True)
