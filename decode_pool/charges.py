@@ -26,17 +26,19 @@ class Charges:
 
     def charge(self, grant: Grant, charge: Charge) -> None:
         """From now on the grant is charged this."""
-        before, grant.charged = grant.charged, charge
-        self.blocks += charge.blocks - before.blocks
-        self.certain += charge.certain - before.certain
+        before, grown = grant.charged, grant.grown
+        grant.charged, grant.grown = charge, 0
+        less = charge.blocks < before.blocks + grown
+        self.blocks += charge.blocks - before.blocks - grown
+        self.certain += charge.certain - before.certain - (0 if grant.forecast else grown)
         self.waiting += charge.waiting - before.waiting
         self.sequences += charge.sequences - before.sequences
-        if charge.blocks < before.blocks:
+        if less:
             self.freed()
 
     def grew(self, grant: Grant, more: int) -> None:
         """One of its sequences holds so many blocks more; on the hot path."""
-        grant.charged = grant.charge_with(more)
+        grant.grown += more
         self.blocks += more
         if not grant.forecast:
             self.certain += more

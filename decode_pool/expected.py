@@ -8,7 +8,6 @@ from typing import Protocol
 import numpy as np
 
 from gateway.policy.admission import AdmissionRule, Budget, Candidate, Decision, ErrorBudget, KvBook, Outlook
-from gateway.policy.admission.book import REFRESH_STEPS
 from gateway.policy.admission.caution import Caution
 from gateway.policy.admission.common_error import CommonError
 from gateway.policy.admission.pool import PoolAccount
@@ -158,18 +157,18 @@ class Expected:
         del self._answers[name]
 
     def keep_step(self, running: Iterable[Sequence]) -> None:
-        """Moves the book to where the sequences are, once they have gained a block's worth of tokens."""
-        if self.gained < REFRESH_STEPS * max(1, self._running):
+        """Moves the book to where the sequences are, once they have gained so much that it would draw a new curve."""
+        if self.gained < self.book.patience * max(1, self._running):
             return
-        self.gained = 0
-        mine = [sequence for sequence in running if sequence.name in self._answers]
-        gained = max((sequence.tokens - self._answers[sequence.name].seen_tokens for sequence in mine), default=0)
+        self.gained = gained = 0
+        generated: dict[str, int] = {}
+        for sequence in running:
+            if (answer := self._answers.get(sequence.name)) is not None:
+                tokens = sequence.tokens
+                gained = max(gained, tokens - answer.seen_tokens)
+                answer.seen_tokens = tokens
+                generated[sequence.name] = max(0, tokens - answer.prompt_tokens)
         self.book.progress(gained)
-        generated = {}
-        for sequence in mine:
-            answer = self._answers[sequence.name]
-            answer.seen_tokens = sequence.tokens
-            generated[sequence.name] = max(0, sequence.tokens - answer.prompt_tokens)
         self.book.observed(generated)
         if self.admission.learn:
             self._budget_spent(gained)

@@ -23,7 +23,7 @@ class Charge(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Grant:
-    """`charged`: its `charge` as the ledger has counted it. `expected`: names of answers that may be started, if their
+    """`charged`: its `charge` as the ledger has counted it, but for what its sequences have `grown` since. `expected`: names of answers that may be started, if their
     growth is forecast and not reserved in full.
 
     Of a grant that is forecast, the book covers everything but a prefix that several answers share.
@@ -41,6 +41,7 @@ class Grant:
     closed: bool = False
     live: set["Hold"] = field(default_factory=set)
     charged: Charge = field(default_factory=Charge)
+    grown: int = 0  # blocks
 
     @property
     def blocks(self) -> int:
@@ -54,11 +55,6 @@ class Grant:
         lone = self.request.sequences <= 1
         waiting = self.unstarted * self.share + (self.shared if lone and not self.live else 0)
         return Charge(blocks, 0 if lone else self.shared, waiting, sequences)
-
-    def charge_with(self, more: int) -> Charge:
-        """What it is charged when one of its sequences has grown by so many blocks since it was counted."""
-        blocks, certain, waiting, sequences = self.charged
-        return Charge(blocks + more, certain if self.forecast else certain + more, waiting, sequences)
 
     @property
     def over(self) -> bool:

@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING
 
 from decode_pool.grant import Grant
-from transfer.ticket import blocks_for
 
 if TYPE_CHECKING:
     from decode_pool.ledger import Ledger
@@ -42,9 +41,10 @@ class Hold:
         self._ledger._end(self, self._grant, returned=returned, finished=finished)
 
     def _outgrow(self) -> None:
-        size, grant = self._ledger.shape.block_size_tokens, self._grant
-        blocks = blocks_for(self.tokens, size) - grant.shared
+        ledger, grant = self._ledger, self._grant
+        size = ledger.shape.block_size_tokens
+        blocks = -(-self.tokens // size) - grant.shared
         more, self.blocks = blocks - self.blocks, blocks
         self._covered = (grant.shared + blocks) * size
         if self in grant.live:
-            self._ledger.charges.grew(grant, more)
+            ledger.charges.grew(grant, more)

@@ -89,7 +89,9 @@ class Desk:
     def _looked(self) -> None:
         self._looking = False
         for worker in list(self._fleet.inexact()):
-            self._fleet.load(worker)
+            if worker.exact:
+                self._fleet.load(worker)
+            worker.stale = not worker.exact  # what it says is reckoned when somebody looks
             worker.door.changed()
         self.look_again()
         self.pump()

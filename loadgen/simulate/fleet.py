@@ -30,6 +30,7 @@ class SimFleet:
         self.kv_tokens = 0
         self._links: dict[str, dict[str, Link]] = {}
         self._physical: dict[tuple[str, str], PhysicalLink] = {}
+        self._fleet = Fleet((), (), self._links)
         self._ready: tuple[list[SimWorker], list[SimWorker]] = ([], [])
         self._seats = 0
         self.roles = None if layout.roles is None else Roles(self, layout.roles(lambda: self.engines.now_s))
@@ -97,11 +98,16 @@ class SimFleet:
         """What may take work now: the gateway's own types."""
         now_s = self.now_s
         decodes, prefills = self._ready
-        return Fleet(
+        for worker in decodes:
+            if worker.stale:
+                self.load(worker)
+        fleet = (
             tuple([worker.as_decode(self.cached(worker, prefix), now_s) for worker in decodes]),
             tuple([worker.as_prefill() for worker in prefills]),
-            self._links,
         )
+        if fleet != (self._fleet.decodes, self._fleet.prefills):
+            self._fleet = Fleet(*fleet, self._links)
+        return self._fleet
 
     def recovering(self, *, prefill: bool) -> bool:
         """Whether somebody who could do the leg was lost a moment ago."""
@@ -125,7 +131,7 @@ class SimFleet:
 
     def figures(self, worker: SimWorker) -> Load:
         if worker.exact:
-            worker.excess = 0
+            worker.excess, worker.stale = 0, False
             return Load()
         return worker.load(self.settled(worker))
 

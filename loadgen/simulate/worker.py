@@ -17,7 +17,8 @@ _BOUNDLESS = 1 << 40
 
 
 class SimWorker:
-    """`excess` are blocks in use beyond what is reserved, as last looked at; 0 where that cannot be.
+    """`excess` are blocks in use beyond what is reserved, as last looked at; 0 where that cannot be. `stale`: it has said
+    how it is since, and nobody has looked.
 
     Beyond its reservations an engine can hold blocks of answers that outgrew theirs (`overrun`), and of prompts that
     it computes for other workers (`foreign`).
@@ -46,6 +47,7 @@ class SimWorker:
         self.outstanding_tokens = 0
         self.foreign = 0
         self.excess = 0
+        self.stale = False
         self.overrun: dict[str, Hold] = {}
         self._policies = policies
         self._clock = clock
@@ -66,6 +68,7 @@ class SimWorker:
         self.gate = PullGate(self._max_pulls)
         self.prefix = PrefixIndex(limits.blocks, limits.block_size)
         self.outstanding_tokens = self.foreign = self.excess = 0
+        self.stale = False
         self.overrun.clear()
         self._steps, self._busy_s, self._step_s = 0, 0.0, 0.0
 
@@ -98,7 +101,7 @@ class SimWorker:
     def reckon(self, load: Load) -> None:
         """Brings `excess` up to date; `load` are the engine's figures of this moment."""
         taken = max(self.ledger.committed(load), math.ceil(self.ledger.promised_blocks(load)))
-        self.excess = max(0, taken - self.ledger.reserved_blocks)
+        self.excess, self.stale = max(0, taken - self.ledger.reserved_blocks), False
 
     def as_decode(self, cached_tokens: int, now_s: float) -> DecodeCandidate:
         """The same object as long as nothing has changed."""
