@@ -160,7 +160,8 @@ def fake_gateway() -> Iterator[FakeGateway]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     gateway.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    # by default it looks every half second whether it is to stop
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
         yield gateway

@@ -195,7 +195,7 @@ def test_every_port_in_use_is_found_before_anything_loads(arguments: tuple[str, 
 
 def test_an_answer_that_is_not_a_gateways_is_told_from_a_refusal() -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:  # answers every method with HTML
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         result = tandem("status", "--endpoint", f"http://127.0.0.1:{server.server_port}")
         server.shutdown()
     assert isinstance(result.exception, CliError)
