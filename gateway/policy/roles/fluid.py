@@ -69,6 +69,7 @@ class Fluid:
         self._books: dict[str, Book] = {}
         self._trips: dict[str, _Trip] = {}
         self._looked_s = 0.0
+        self._haste = 0.0  # of the answers that come
 
     def book(self, worker_id: str) -> Book:
         return self._books.setdefault(worker_id, Book())
@@ -88,7 +89,7 @@ class Fluid:
         if arrives:
             self._demand.arrived(self._clock(), need.prompt_tokens, uncached, output)
         self.book(trip.prefill).backlog_tokens += uncached
-        self.book(trip.decode).enter(context)
+        self.book(trip.decode).enter(key, context, output, handed=trip.handed)
 
     def prefilled(self, key: str) -> None:
         """Its first token is there."""
@@ -146,6 +147,8 @@ class Fluid:
         if isinstance(fitting, Wait | NoRoute):
             return fitting
         self._look(fleet)
+        if not self.knobs.bounds_chunks:
+            self._haste = self._demand.load(self._clock()).haste
         fitting = [one for one in fitting if one.worker_id not in avoid] or fitting
         roomy = [d for d in fitting if d.worker_id not in self.leaning and self._held(d, need) <= 1]
         ways = sorted(self._ways(need, fleet, roomy or fitting), key=lambda way: (way.load, way.computed_by))
@@ -190,10 +193,13 @@ class Fluid:
 
     def _decoded(self, one: DecodeCandidate, need: Need, prompt_tokens: int = 0) -> tuple[float, float]:
         """The step and the share of KV held with the answer there, and with so many prompt tokens more: their chunks make
-        the steps of its answers longer."""
+        the steps of its answers longer. Where these cannot be bounded, what they take is spread over an answer."""
         book = self.book(one.worker_id)
-        chunk = min(book.backlog_tokens + prompt_tokens, self.chunk_tokens(one.worker_id)) if book.answers else 0
+        tokens = book.backlog_tokens + prompt_tokens if book.answers else 0
+        chunk = min(tokens, self.chunk_tokens(one.worker_id)) if self.knobs.bounds_chunks else 0
         step_s = self.law.step_s(book.promised + 1, book.context_tokens + _context(need), chunk)
+        if not self.knobs.bounds_chunks:
+            step_s += tokens * self.law.token_s * self._haste
         return step_s, self._held(one, need)
 
     def _first_token_s(self, worker_id: str, tokens: int) -> float:

@@ -20,7 +20,8 @@ class Knobs:
     """`tpot_share`, `ttft_share`, `kv_share`: how much of a limit, and of a worker's KV, the policy plans to use; the
     rest is for what differs from the mean. `handoff_steps`: what a hand-off takes of an answer's time, in steps of the worker
     that receives it.
-    `largest_chunk_tokens`, `smallest_chunk_tokens` bound the prompt tokens of one step; equal where engines take no limit.
+    `largest_chunk_tokens`, `smallest_chunk_tokens` bound the prompt tokens of one step; they are equal where engines take
+    no other limit (`bounds_chunks` False).
     `first_tokens`: of an answer that is handed over, given before that by a worker that has the time; 1 for none but the first.
 
     `leans` False: nobody ever leans to prefill, so nothing is handed off between fluid workers. `every_s`: how often the split
@@ -40,3 +41,7 @@ class Knobs:
     gain: float = 0.1
     memory_s: float = 20.0
     look_s: float = 0.1
+
+    @property
+    def bounds_chunks(self) -> bool:
+        return self.smallest_chunk_tokens < self.largest_chunk_tokens

@@ -218,3 +218,20 @@ def test_one_that_is_asked_for_again_is_no_new_demand() -> None:
         each.send(SHORT)
     twice.fluid.taken("1", Placement("w1", Path.COLOCATED, ""), SHORT, arrives=False)
     assert twice.fluid._demand.load(1.0) == world.fluid._demand.load(1.0)
+
+
+def test_a_whole_prompt_in_one_step_harms_short_answers_and_hardly_long_ones() -> None:
+    """Where chunks cannot be bounded: a long answer's mean has room for a long step, a short one's has not."""
+    for output, spare in ((1000, True), (12, False)):
+        world = World(knobs=Knobs(leans=False, smallest_chunk_tokens=2048))
+        world.fleet = both(("w0", "w1"))
+        world.fluid.leaning = {"w1"}
+        world.fluid.book("w1").backlog_tokens = 2000
+        for _ in range(3):
+            world.fluid.taken(str(output), Placement("w0", Path.COLOCATED, ""), Need(2000, output, 1))
+            world.now_s += 1.0
+        world.fluid.prefilled(str(output))
+        placement = world.fluid.place(Need(2000, output, 1), world.fleet, RULES)
+        assert isinstance(placement, Placement)
+        assert placement.worker_id == "w0"
+        assert (placement.path is Path.COLOCATED) is spare
