@@ -82,6 +82,10 @@ class Cohort:
                 blocks += members * (-((used + steps) // -size) - (used > 0))
         return blocks
 
+    def most_growth(self, steps: int) -> int:
+        """Never less than `growth`, and known at once."""
+        return self.count * (steps // self._size + 1)
+
     def advance(self, steps: int) -> tuple[int, list[tuple[Sequence, int, int]]]:
         """Moves the clock. Returns the blocks that rows have begun, and of the others everyone who has begun or filled
         a block on the way: the sequence, its base, and how far it is now."""

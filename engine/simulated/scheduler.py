@@ -82,7 +82,7 @@ class Scheduler:
         It need not look at waiting sequences: whoever found no room finds none while nothing but decoding goes on.
         """
         free, growth = self.pool.free, self.cohort.growth
-        if most <= 0 or growth(most) <= free:
+        if most <= 0 or self.cohort.most_growth(most) <= free or growth(most) <= free:
             return max(0, most)
         low, high = 0, most
         while low + 1 < high:

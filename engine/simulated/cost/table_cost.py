@@ -119,14 +119,16 @@ class TableCost:
 
     def _beside(self, chunks: Sequence[PrefillChunk]) -> float:
         """Attention of chunks in a mixed step: a prompt's chunks together cost what the whole prompt costs."""
-        added, largest = 0.0, 0.0
+        added = largest = more = 0.0
+        size = -1
         for new, before in chunks:
             if before > 0:
                 added += self._prompt.at(before + new) - self._prompt.at(before)
                 continue
-            more = self._batched.at(new)
+            if new != size:  # the bound asks for many equal pieces in a row
+                size, more = new, self._batched.at(new)
+                largest = max(largest, self._prompt.at(new) - more)
             added += more
-            largest = max(largest, self._prompt.at(new) - more)
         return added + largest
 
     def _block(self, tokens: int, chunks: Sequence[PrefillChunk]) -> float:
