@@ -9,7 +9,6 @@ decode step so that its forecast is fresh, and no part of an admission.
 """
 
 import argparse
-import gc
 import json
 import math
 import random
@@ -28,6 +27,7 @@ from decode_pool.ledger import Hold, Ledger, Load, Shape
 from gateway.cluster.leases import LeaseKind
 from gateway.cluster.view import View
 from gateway.cluster.worker import Worker
+from gateway.collector import calm_collector
 from gateway.config import HealthConfig
 from gateway.policy.admission import Entry
 from gateway.policy.control.controller import Controller, Setting
@@ -160,7 +160,6 @@ def timed(work: Callable[[], T]) -> tuple[T, float]:
 
 def measure(scene: Scene, decisions: int) -> dict[str, list[float]]:
     taken: dict[str, list[float]] = {"admission": [], "plan": [], "turn": [], "reserve": [], "place": [], "tend": []}
-    gc.freeze()
     for at in range(decisions + 50):
         scene.pass_time()
         newcomer, plan = timed(scene.bid)
@@ -194,7 +193,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    rows = summary(measure(Scene(options.workers, options.running, options.queued, options.seed), options.decisions))
+    scene = Scene(options.workers, options.running, options.queued, options.seed)
+    calm_collector()
+    rows = summary(measure(scene, options.decisions))
     if options.json:
         print(json.dumps(rows, indent=2))
         return

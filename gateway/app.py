@@ -1,7 +1,6 @@
 """The gateway as a process: HTTP for clients, gRPC for workers that join, one event loop for both."""
 
 import asyncio
-import gc
 import json
 import logging
 import os
@@ -14,6 +13,7 @@ from pathlib import Path
 from fastapi import FastAPI
 
 from gateway.cluster.cluster import Cluster
+from gateway.collector import calm_collector
 from gateway.config import GatewayConfig
 from gateway.http.app import build_http
 from gateway.http.exposure import open_doors
@@ -32,9 +32,6 @@ from gateway.policy_versions.versions import Versions
 from gateway.request.lifecycle import Lifecycle
 
 log = logging.getLogger(__name__)
-
-#: Objects, and then collections of the generation below, between two collections of each generation.
-_COLLECT = (20_000, 20, 50)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,22 +91,12 @@ async def run_gateway(config: GatewayConfig, stop: asyncio.Event) -> None:
         log.warning("OPEN TO THE NETWORK: %s", door)
     with listen(config.host, config.port, config.deadlines.write_s) as listener:
         async with gateway.memory, gateway.cluster, HttpServer(build_http(gateway.surface), listener) as server:
-            _calm_collector()
+            calm_collector()
             _say("ready", gateway, listener)
             await _stopped(stop, server)
             await _drain(gateway, config.drain_s)
             _say("drained", gateway, listener)
     gateway.surface.texts.close()
-
-
-def _calm_collector() -> None:
-    """What has been imported stays: looking through it again and again made pauses that every stream could see.
-
-    Requests are freed by their reference counts; what they leave in cycles is little and may gather for a while.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*_COLLECT)
 
 
 async def _stopped(stop: asyncio.Event, server: HttpServer) -> None:

@@ -32,7 +32,7 @@ MUTATIONS = (
     Mutation(
         "B-55",
         "what can never fit waits at the head of the queue",
-        "gateway/policy/routing.py",
+        "gateway/policy/fleet.py",
         "return need.longest_tokens <= self.window and need.blocks(self.block_size_tokens) <= self.blocks_total",
         "return need.longest_tokens <= self.window",
         f"{OVER}b55_what_never_fits_is_refused_at_once_and_holds_up_nobody",

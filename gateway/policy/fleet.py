@@ -1,0 +1,187 @@
+"""What a prompt needs, and the workers that may take it. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from proto.worker import Role
+
+#: Fastest first; a transport that is not named here comes last.
+LINK_RANK: dict[str, int] = {"nvlink": 0, "rdma": 1, "shm": 2, "tcp": 3}
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """`growth_tokens`: the most that all answers add; it must fit an empty worker. `likely_tokens`: what they are
+    expected to take of a worker's future, where the worker decides by forecast; 0 where it reserves all growth. That is
+    less than their length: `expected_tokens`, on the mean and all answers together; 0 where it is not known.
+    """
+
+    prompt_tokens: int
+    growth_tokens: int
+    answers: int
+    likely_tokens: int = 0
+    expected_tokens: float = 0.0
+
+    @property
+    def longest_tokens(self) -> int:
+        """One answer with its prompt: what the window bounds."""
+        return self.prompt_tokens + -(-self.growth_tokens // self.answers)
+
+    def blocks(self, block_size_tokens: int) -> int:
+        """Full prompt blocks once, and each answer's part; an estimate, the worker alone decides what it charges."""
+        return self._blocks(self.growth_tokens, block_size_tokens)
+
+    def likely_blocks(self, block_size_tokens: int) -> int:
+        """What to count a worker's room with."""
+        return self._blocks(self.likely_tokens or self.growth_tokens, block_size_tokens)
+
+    def start_blocks(self, block_size_tokens: int) -> int:
+        """Without these no answer can begin."""
+        return self._blocks(self.answers, block_size_tokens)
+
+    def _blocks(self, growth_tokens: int, block_size_tokens: int) -> int:
+        return _blocks(self.prompt_tokens, growth_tokens, self.answers, block_size_tokens)
+
+
+@lru_cache(maxsize=256)  # every worker of a fleet asks the same
+def _blocks(prompt_tokens: int, growth_tokens: int, answers: int, block_size_tokens: int) -> int:
+    shared, rest = divmod(prompt_tokens, block_size_tokens)
+    each = max(1, -(-growth_tokens // answers))
+    return shared + answers * -(-(rest + each) // block_size_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeCandidate:
+    """A decode worker that may take work. `closed` says that it has just refused and nothing has changed since.
+
+    `headroom_blocks`: what the growth of everything promised there leaves, by the worker's own forecast (R-41); None
+    where it is not known. `asked`: somebody is being asked there for a place now. `kv_tokens`: the engine's whole KV,
+    where that is not what `blocks_total` says.
+    """
+
+    worker_id: str
+    role: Role
+    window: int
+    block_size_tokens: int
+    blocks_total: int
+    blocks_free: int
+    slots_total: int
+    cached_tokens: int = 0
+    closed: bool = False
+    headroom_blocks: float | None = None
+    asked: bool = False
+    pool_blocks: int = 0
+    kv_tokens: int = 0
+
+    def could_ever(self, need: Need) -> bool:
+        if need.answers > self.slots_total:
+            return False
+        return need.longest_tokens <= self.window and need.blocks(self.block_size_tokens) <= self.blocks_total
+
+    def free_after(self, need: Need) -> float:
+        """Blocks left after growth: of the forecast, if the need is one, else of what is not reserved."""
+        if need.likely_tokens and self.headroom_blocks is not None:
+            return self.headroom_blocks - need.likely_blocks(self.block_size_tokens)
+        return self.unreserved_after(need)
+
+    def unreserved_after(self, need: Need) -> float:
+        """Blocks left of what is not reserved, whatever the forecast says."""
+        return self.blocks_free - need.likely_blocks(self.block_size_tokens)
+
+    def fits(self, need: Need) -> bool:
+        """Whether to ask. The worker alone knows when answers will peak together: where its room seems too small for a
+        likely growth, but not for the start, it is asked all the same, for one prompt at a time. An empty one lends its
+        emergency pool to what needs nearly all of it: waiting would not make that smaller."""
+        if self.free_after(need) >= 0:
+            return True
+        if not need.likely_tokens or self.asked or self.headroom_blocks is None:
+            return False
+        empty = self.blocks_free >= self.blocks_total
+        room = self.blocks_free if empty else min(self.headroom_blocks, self.blocks_free)
+        return room >= need.start_blocks(self.block_size_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillCandidate:
+    """A prefill worker that may take work; `outstanding_tokens` are the prompts in its hands."""
+
+    worker_id: str
+    role: Role
+    outstanding_tokens: int
+    tokens_per_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A usable pair, seen from the decode worker. `bytes_per_s` 0 means not measured."""
+
+    transport: str
+    bytes_per_s: float = 0.0
+
+    @property
+    def rank(self) -> int:
+        return LINK_RANK.get(self.transport, len(LINK_RANK))
+
+
+#: prefill worker id -> its link to one decode worker
+Links = Mapping[str, Link]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Decode workers by the share of their KV that is free now, the most first. `sizes`: tokens of a block, as they occur;
+    `most_blocks`: of the largest worker."""
+
+    decodes: tuple[DecodeCandidate, ...]
+    shares: tuple[float, ...]
+    sizes: frozenset[int]
+    most_blocks: int
+
+    @classmethod
+    def of(cls, decodes: tuple[DecodeCandidate, ...], *, forecast: bool) -> "Order | None":
+        """By what forecasts leave, or by what is not reserved. None where some have told theirs and others have not."""
+        told = [one.headroom_blocks for one in decodes] if forecast else []
+        rooms = [blocks for blocks in told if blocks is not None]
+        if not rooms:
+            rooms = [float(one.blocks_free) for one in decodes]
+        elif len(rooms) < len(decodes):
+            return None
+        totals = [one.blocks_total for one in decodes]
+        shares = [room / max(1, total) for room, total in zip(rooms, totals, strict=True)]
+        ranks = sorted(range(len(shares)), key=shares.__getitem__, reverse=True)
+        sizes = frozenset([one.block_size_tokens for one in decodes])
+        return cls(tuple([decodes[at] for at in ranks]), tuple([shares[at] for at in ranks]), sizes, max(totals))
+
+    def least_share(self, need: Need) -> float:
+        """What the need takes of any of them, at least."""
+        return min([need.likely_blocks(size) for size in self.sizes]) / max(1, self.most_blocks)
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """Everything that may take new work now. `links` has one entry a decode worker with any usable pair.
+
+    `dedicated`: whether any worker does nothing but prefill.
+    """
+
+    decodes: tuple[DecodeCandidate, ...]
+    prefills: tuple[PrefillCandidate, ...]
+    links: Mapping[str, Links]
+    dedicated: bool = field(init=False)
+    _orders: dict[bool, Order | None] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # once, and not for each decode worker
+        object.__setattr__(self, "dedicated", any(worker.role is Role.PREFILL for worker in self.prefills))
+        object.__setattr__(self, "_orders", {})
+
+    def order(self, *, forecast: bool) -> Order | None:
+        """The decode workers by the room they have; None where some have told their forecast and others have not."""
+        if forecast not in self._orders:
+            self._orders[forecast] = Order.of(self.decodes, forecast=forecast)
+        return self._orders[forecast]
+
+    def partners(self, decode_worker: str) -> list[PrefillCandidate]:
+        links = self.links.get(decode_worker, {})
+        return [worker for worker in self.prefills if worker.worker_id in links and worker.worker_id != decode_worker]
