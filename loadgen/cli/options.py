@@ -267,3 +267,6 @@ class ReproduceOptions:
         ),
     ] = 0.0
     fine: Annotated[bool, _option("--fine", help="A finer map; hours.", panel="Reproduce")] = False
+    quick: Annotated[
+        bool, _option("--quick", help="Pool splits with one seed and wide brackets.", panel="Reproduce")
+    ] = False

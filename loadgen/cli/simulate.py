@@ -79,5 +79,7 @@ def _reproduce(paper: ReproduceOptions, seed: int, output: OutputOptions) -> int
     from loadgen.reproduce.command import Options, reproduce
 
     out = Path(output.out) if output.out else None
-    options = Options(seed, paper.jobs, paper.share, out, output.quiet, paper.host_us, paper.fine)
+    options = Options(
+        seed, paper.jobs, paper.share, out, output.quiet, paper.host_us, fine=paper.fine, quick=paper.quick
+    )
     return reproduce(paper.reproduce, options, terminal())

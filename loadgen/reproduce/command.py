@@ -37,6 +37,7 @@ class Options:
     quiet: bool = False
     host_us: float = 0.0
     fine: bool = False
+    quick: bool = False
 
 
 def reproduce(name: str, options: Options, console: Console) -> int:
@@ -51,7 +52,7 @@ def reproduce(name: str, options: Options, console: Console) -> int:
         return draw_map(options, console)
     if name == SPLITS:
         with progress("pools", options.quiet) as watch:
-            return reproduce_splits(options.jobs, options.out, watch, console)
+            return reproduce_splits(options.jobs, options.out, watch, console, quick=options.quick)
     if not 0 < options.share <= 1:
         raise LoadgenError(f"share={options.share:g} is not above 0 and at most 1")
     chosen = [study.scaled(options.share, options.host_us) for study in studies()]

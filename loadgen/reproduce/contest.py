@@ -7,17 +7,21 @@ from functools import cached_property
 from loadgen.plan.candidate import Candidate, Engine, Part
 from loadgen.plan.question import Effort, Question
 from loadgen.plan.race import find_bound
-from loadgen.plan.trial import Task, measure
+from loadgen.plan.trial import Report, Task, measure
 from loadgen.slo.policy import build_policy
 from loadgen.workload.spec import Catalogue
 from proto.worker import Role
 
 GOAL = 0.9
-EFFORT = Effort(seeds=2, judged=300, span=1.5, precision=0.03)
+EFFORT = Effort(seeds=2, judged=300, span=1.5, precision=0.03, lead=0.8, tail=0.2, first_seed=100)
+#: Finds the best of a side, on a seed of its own; alone it is the quick look.
+LOOK = Effort(seeds=1, judged=150, span=1.0, precision=0.06, lead=0.8, tail=0.2)
 #: Token budgets of a step that are tried: beside decodes, and for prompts alone.
 BESIDE, ALONE = (512, 1024, 2048, 8192), (2048, 8192)
 #: Where a hunt begins, as a share of the bound.
 _FIRST = 0.5
+#: The first step away from what the short look found.
+_NEAR = 1.05
 
 
 def colocated(profile: str, workers: int, tp: int = 1, budgets: Sequence[int] = BESIDE) -> tuple[Candidate, ...]:
@@ -89,21 +93,28 @@ class Contested:
         return self.apart.bound / self.together.bound if self.together.bound else None
 
 
-def held(contest: Contest) -> Contested:
-    return Contested(contest, best_of(contest, contest.together), best_of(contest, contest.apart))
+def held(contest: Contest, effort: Effort = EFFORT) -> Contested:
+    return Contested(contest, best_of(contest, contest.together, effort), best_of(contest, contest.apart, effort))
 
 
-def best_of(contest: Contest, candidates: Sequence[Candidate], effort: Effort = EFFORT) -> Side:
-    """Layouts that fail at the rate of the best before them cost one short run."""
-    best = Side("", (), 0.0)
+def best_of(contest: Contest, candidates: Sequence[Candidate], effort: Effort = EFFORT, look: Effort = LOOK) -> Side:
+    """One short look at each, which for those that fail at the rate of the best before them is one run; then the best one
+    with the effort asked for."""
+    best: tuple[Candidate, Report] | None = None
     for candidate in candidates:
+        floor = 0.0 if best is None else best[1].rate(GOAL) / best[0].gpus * candidate.gpus
         bound = find_bound((contest.question, candidate, GOAL)).rate_per_s
-        gpus, floor = candidate.gpus, best.rate * candidate.gpus
         if bound <= floor:
             continue
         start = max(floor * 1.05, bound * _FIRST)
-        report = measure(Task(candidate, contest.question, effort, (GOAL,), start, bound, floor))
-        rate = report.rate(GOAL) / gpus
-        if rate > best.rate:
-            best = Side(candidate.label, tuple(r / gpus for r in report.rates(GOAL)), bound / gpus)
-    return best
+        report = measure(Task(candidate, contest.question, look, (GOAL,), start, bound, floor))
+        if report.rate(GOAL) > floor:
+            best = candidate, report
+    if best is None:
+        return Side("", (), 0.0)
+    chosen, report = best
+    if effort != look:
+        start = report.rate(GOAL)
+        report = measure(Task(chosen, contest.question, effort, (GOAL,), start, report.task.ceiling, step=_NEAR))
+    rates = tuple(rate / chosen.gpus for rate in report.rates(GOAL))
+    return Side(chosen.label, rates, report.task.ceiling / chosen.gpus)

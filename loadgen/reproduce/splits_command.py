@@ -1,6 +1,7 @@
 """What `loadgen simulate --reproduce pool-splits` does."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -8,7 +9,8 @@ from rich.table import Table
 
 from loadgen.plan.candidate import Candidate
 from loadgen.plan.crew import Crew
-from loadgen.reproduce.contest import Contest, Contested, Side, best_of, held
+from loadgen.plan.question import Effort
+from loadgen.reproduce.contest import EFFORT, LOOK, Contest, Contested, Side, best_of, held
 from loadgen.reproduce.gates import Gate
 from loadgen.reproduce.show import show_gates
 from loadgen.reproduce.splits import (
@@ -29,8 +31,9 @@ Watch = Callable[[int, int], None]
 Lone = tuple[str, Contest, tuple[Candidate, ...]]
 
 
-def reproduce_splits(jobs: int, out: Path | None, watch: Watch, console: Console) -> int:
-    """Returns 1 when a direction is wrong."""
+def reproduce_splits(jobs: int, out: Path | None, watch: Watch, console: Console, *, quick: bool = False) -> int:
+    """Returns 1 when a direction is wrong. Every contest is told of as it ends. `quick`: one seed, wider brackets."""
+    effort = LOOK if quick else EFFORT
     with Crew(jobs) as crew:
         planner, shape = planner_contests(), shape_contests()
         lone: list[Lone] = [(name, *pair) for name, pair in example_contests().items()]
@@ -38,13 +41,15 @@ def reproduce_splits(jobs: int, out: Path | None, watch: Watch, console: Console
             lone += [(f"{workload} {n}", contest, layouts) for n, contest, layouts in machine_splits(workload)]
         total = len(planner) + len(shape) + len(lone)
         ended: dict[str, Contested] = {}
-        for contest, found in crew.map(held, iter([*planner, *shape])):
+        for contest, found in crew.map(partial(held, effort=effort), iter([*planner, *shape])):
             ended[_key(contest)] = found
             watch(len(ended), total)
+            _tell(console, len(ended), total, f"{contest.name}, {contest.goodput}: {_ratio(found.ratio)} of colocated")
         sides: dict[str, Side] = {}
-        for (name, _, _), side in crew.map(_alone, iter(lone)):
+        for (name, _, _), side in crew.map(partial(_alone, effort=effort), iter(lone)):
             sides[name] = side
             watch(len(ended) + len(sides), total)
+            _tell(console, len(ended) + len(sides), total, f"{name}: {side.rate:.3g} requests/s per GPU")
     planned, shaped = ([ended[_key(c)] for c in chosen if _key(c) in ended] for chosen in (planner, shape))
     if crew.stopped:  # what there is, is worth minutes
         _show_contests(console, planned, shaped)
@@ -59,13 +64,17 @@ def reproduce_splits(jobs: int, out: Path | None, watch: Watch, console: Console
     return 0 if all(gate.passed for gate in gates) else 1
 
 
+def _tell(console: Console, done: int, total: int, what: str) -> None:
+    console.print(f"[dim]{done} of {total}[/dim]  {what}", highlight=False)
+
+
 def _key(contest: Contest) -> str:
     return contest.name + contest.goodput
 
 
-def _alone(item: Lone) -> Side:
+def _alone(item: Lone, effort: Effort) -> Side:
     _, contest, layouts = item
-    return best_of(contest, layouts)
+    return best_of(contest, layouts, effort)
 
 
 def _sign(ratio: float) -> int:

@@ -28,8 +28,8 @@ def test_every_layout_is_one_that_fits_and_sides_have_equal_gpus() -> None:
 
 def test_the_best_of_a_side_is_found_and_a_worse_one_costs_little() -> None:
     contest = Contest("", "fixed isl=1000 osl=20", "ttft:300 tpot:30", (), ())
-    both = best_of(contest, colocated(SMALL, 2, budgets=(2048,)), BRIEF)
-    starved = best_of(contest, split(SMALL, (1, 1), (1, 1), (2048,)), BRIEF)
+    both = best_of(contest, colocated(SMALL, 2, budgets=(2048,)), BRIEF, BRIEF)
+    starved = best_of(contest, split(SMALL, (1, 1), (1, 1), (2048,)), BRIEF, BRIEF)
     assert both.rate > starved.rate > 0  # prompts need both GPUs
     again = best_of(contest, (*colocated(SMALL, 2, budgets=(2048,)), *split(SMALL, (1, 1), (1, 1), (2048,))), BRIEF)
     assert again.label == both.label
@@ -57,7 +57,7 @@ def test_the_picture_has_every_limit(ratio: float) -> None:
 def test_what_had_ended_before_an_interrupt_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     left = [1.25, 0.75]
 
-    def held(contest: Contest) -> Contested:
+    def held(contest: Contest, effort: Effort) -> Contested:
         if not left:
             raise KeyboardInterrupt
         return contested(contest, left.pop(0))
@@ -68,4 +68,4 @@ def test_what_had_ended_before_an_interrupt_is_shown(monkeypatch: pytest.MonkeyP
     shown = console.export_text()
     assert "1.25" in shown
     assert "0.75" in shown
-    assert "2 of 35" in shown
+    assert "stopped: interrupted; 2 of 35" in shown
