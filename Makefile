@@ -21,6 +21,8 @@ UP ?= --prefill 1 --decode 1
 STAMPS := $(VENV)/stamps
 PYTEST := $(BIN)/python -m pytest
 FAST := not engine and not slow and not soak
+# Half of what the quick tests take is waiting, so that few cores have two workers each.
+WORKERS ?= $(shell n=$$(nproc 2>/dev/null || echo 4); echo $$((n < 8 ? 2 * n : n)))
 
 # Two workers share few cores here: one thread each unless somebody says otherwise.
 export OMP_NUM_THREADS ?= 1
@@ -110,7 +112,7 @@ check: install-dev ## Lint, types and the quick tests, side by side; no engine n
 
 .PHONY: quick
 quick: $(STAMPS)/dev ## The quick tests alone
-	@$(PYTEST) -q -n auto --dist worksteal -m "$(FAST)"
+	@$(PYTEST) -q -n $(WORKERS) --dist worksteal -m "$(FAST)"
 
 .PHONY: test
 test: install-dev install-engine model lint types ## Everything, the real engine included
