@@ -18,12 +18,13 @@ class Answer:
 
 @dataclass(slots=True)
 class Book:
-    """Of the prompts: `backlog_tokens` are still to be computed. Of the answers: those in `decoding` do, `coming` will;
-    `context_tokens` is the KV that both hold on the mean over their lives."""
+    """Of the prompts: `backlog_tokens` are still to be computed. Of the answers: those in `decoding` do, `coming` will,
+    the tokens of those that are `handed` over by others; `context_tokens` is the KV that all hold on the mean over their lives."""
 
     backlog_tokens: int = 0
     coming: int = 0
     context_tokens: float = 0.0
+    handed: dict[str, float] = field(default_factory=dict)
     decoding: dict[str, Answer] = field(default_factory=dict)
     steps: int = 0
     _looked_s: float = 0.0
@@ -43,13 +44,17 @@ class Book:
         """KV that a step reads now."""
         return self.context_tokens * self.answers / self.promised if self.promised else 0.0
 
-    def enter(self, context_tokens: float) -> None:
+    def enter(self, key: str, context_tokens: float, output_tokens: float, *, handed: bool) -> None:
         self.coming += 1
         self.context_tokens += context_tokens
+        if handed:
+            self.handed[key] = max(1.0, output_tokens - 1)
+            self._step_s = None
 
     def begin(self, key: str, first_s: float, output_tokens: float, now_s: float) -> None:
         """A coming answer decodes from now on."""
         self.coming -= 1
+        self.handed.pop(key, None)
         one = self.decoding[key] = Answer(first_s, max(1.0, output_tokens - 1), self.steps)
         self._fresh.append((one, now_s))
         self._step_s = None
@@ -57,6 +62,7 @@ class Book:
     def leave(self, key: str, context_tokens: float) -> None:
         if self.decoding.pop(key, None) is None:
             self.coming -= 1
+            self.handed.pop(key, None)
         self.context_tokens -= context_tokens
         self._step_s = None
 
@@ -74,12 +80,16 @@ class Book:
         """How long a step may take so that every answer keeps its mean: what it has saved, or overdrawn, is spread over the
         tokens that it still has to give. Who cannot keep it any more does not hold the others up."""
         if self._step_s is None:
-            self._step_s = self._shortest_s(knobs.tpot_share * aims.tpot_s, law)
+            self._step_s = self._shortest_s(knobs.tpot_share * aims.tpot_s, knobs.handoff_steps, law)
         return self._step_s
 
-    def _shortest_s(self, aim_s: float, law: StepLaw) -> float:
+    def _shortest_s(self, aim_s: float, handoff_steps: float, law: StepLaw) -> float:
         least_s = law.step_s(self.answers, self.reading_tokens)
         shortest_s, steps, now_s = inf, self.steps, self._looked_s
+        for tokens in self.handed.values():  # each loses some steps on its way, which count as long as they are here
+            may_s = aim_s * tokens / (tokens + handoff_steps)
+            if least_s < may_s < shortest_s:
+                shortest_s = may_s
         for one in self.decoding.values():
             done = steps - one.begun
             left = one.tokens - done

@@ -1,7 +1,7 @@
 """What the traffic asks of the fleet, averaged over the last while."""
 
 from dataclasses import dataclass
-from math import exp, sqrt
+from math import exp
 
 
 def haste_of(output_tokens: float) -> float:
@@ -9,20 +9,11 @@ def haste_of(output_tokens: float) -> float:
     return 1 / max(1.0, output_tokens - 1)
 
 
-def spread_up(count: float, total: float, squares: float) -> float:
-    """The mean and one standard deviation, from sums."""
-    if count <= 0:
-        return 0.0
-    mean = max(0.0, total / count)
-    return mean + sqrt(max(0.0, squares / count - mean * mean))
-
-
 @dataclass(frozen=True, slots=True)
 class Load:
     """Per second: prompt tokens to compute, and tokens to generate. `context_tokens`: KV that a generated one reads.
 
-    `haste`: what one step more adds to an answer's mean time a token, in steps; the mean and one standard deviation, so
-    that most answers are meant, and not the long ones alone.
+    `haste`: what one step more adds to an answer's mean time a token, in steps, on the mean over answers.
     """
 
     prompt_tokens_per_s: float
@@ -43,7 +34,6 @@ class Demand:
     _tokens: float = 0.0
     _reads: float = 0.0
     _hastes: float = 0.0
-    _squares: float = 0.0
 
     def arrived(self, now_s: float, prompt_tokens: int, uncached_tokens: int, output_tokens: float) -> None:
         """`output_tokens` as expected."""
@@ -52,9 +42,7 @@ class Demand:
         self._prompts += uncached_tokens
         self._tokens += output_tokens
         self._reads += output_tokens * (prompt_tokens + output_tokens / 2)
-        haste = haste_of(output_tokens)
-        self._hastes += haste
-        self._squares += haste * haste
+        self._hastes += haste_of(output_tokens)
 
     def load(self, now_s: float) -> Load:
         self._fade(now_s)
@@ -62,7 +50,7 @@ class Demand:
         seen_s = self.memory_s * (1 - exp(-(now_s - begun_s) / self.memory_s))
         if seen_s <= 0 or self._tokens <= 0:
             return Load(0.0, 0.0, 0.0)
-        haste = spread_up(self._requests, self._hastes, self._squares)
+        haste = self._hastes / self._requests
         return Load(self._prompts / seen_s, self._tokens / seen_s, self._reads / self._tokens, haste)
 
     def _fade(self, now_s: float) -> None:
@@ -75,4 +63,3 @@ class Demand:
         self._tokens *= kept
         self._reads *= kept
         self._hastes *= kept
-        self._squares *= kept

@@ -89,7 +89,7 @@ class Fluid:
         if arrives:
             self._demand.arrived(self._clock(), need.prompt_tokens, uncached, output)
         self.book(trip.prefill).backlog_tokens += uncached
-        self.book(trip.decode).enter(context)
+        self.book(trip.decode).enter(key, context, output, handed=trip.handed)
 
     def prefilled(self, key: str) -> None:
         """Its first token is there."""

@@ -152,6 +152,18 @@ def test_who_cannot_keep_its_mean_any_more_holds_nobody_up() -> None:
     assert fluid.chunk_tokens("w0") > usual
 
 
+def test_who_expects_a_short_answer_from_another_worker_keeps_its_steps_short_until_it_is_there() -> None:
+    world = World()
+    fluid = world.fluid
+    fluid.taken("a", Placement("w0", Path.COLOCATED, ""), LONG)
+    fluid.prefilled("a")
+    alone = fluid.chunk_tokens("w0")
+    fluid.taken("b", Placement("w0", Path.REMOTE, "", prefill_id="w1"), SHORT)
+    assert fluid.chunk_tokens("w0") < 0.9 * alone
+    fluid.ended("b")
+    assert fluid.chunk_tokens("w0") == alone
+
+
 def test_nobody_to_decode_is_said() -> None:
     world = World()
     assert isinstance(world.fluid.place(SHORT, Fleet((), (), {}), RULES), NoRoute)
