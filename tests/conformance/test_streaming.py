@@ -204,6 +204,7 @@ def test_b26_the_server_keeps_idle_connections_longer_than_clients_do() -> None:
     assert max(usual_s.values()) < KEEP_ALIVE_S
 
 
+@pytest.mark.slow
 async def test_b26_a_thousand_at_once_over_connections_that_were_idle() -> None:
     """Nobody gets a connection error or a 5xx, though every connection has been used and left alone before."""
     patient = dict.fromkeys(("queue_s", "reserve_s", "prefill_s", "first_token_s", "idle_s"), 4 * HANG_S)

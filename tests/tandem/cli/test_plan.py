@@ -42,6 +42,7 @@ def test_bad_input_has_one_cause_and_status_2(words: dict[str, str], cause: str,
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_a_plan_leaves_its_files(tmp_path: Path) -> None:
     result = tandem_plan("--jobs", "1", "--no-margins", "--budget", "10", "-o", str(tmp_path))
     assert result.exit_code == 0, result.output
