@@ -9,19 +9,22 @@ from gateway.policy.estimate.bins import Bins
 from gateway.policy.estimate.drift import Change, Detector
 from gateway.policy.estimate.estimate import LOOKUP, Estimate, Floats
 from gateway.policy.estimate.knobs import Knobs
+from gateway.policy.estimate.parts import Parts
 from gateway.policy.estimate.posterior import posterior
+from gateway.policy.estimate.prior import Prior
 from gateway.policy.estimate.sketch import Sketch
 
-#: A class is young while it is worth less than this many times its running answers.
+#: A class is young, and not judged for drift, while it is worth less than this many times its running answers.
 _GROWN = 2.0
 
 
 class Table:
-    """A distribution over bins, and what is read off it."""
+    """A distribution over bins, and what is read off it. `parts`: what it is made of, where it is a prior."""
 
-    __slots__ = ("estimate", "mass", "reached")
+    __slots__ = ("estimate", "mass", "parts", "reached")
 
-    def __init__(self, mass: Floats, bins: Bins) -> None:
+    def __init__(self, mass: Floats, bins: Bins, parts: Parts | None = None) -> None:
+        self.parts = parts
         self.mass = mass
         self.reached = mass.cumsum()
         at = self.reached.searchsorted(LOOKUP).clip(max=bins.count - 1)
@@ -30,6 +33,11 @@ class Table:
     def pit(self, key: int) -> float:
         """Of a length in bin `key`; an atom counts with its middle."""
         return min(1.0, float(self.reached[key] - self.mass[key] / 2))
+
+
+def table_of(prior: Prior, bins: Bins) -> Table:
+    mass = prior.mass(bins)
+    return Table(mass, bins, Parts.of(mass, bins))
 
 
 class LengthClass:
@@ -42,7 +50,6 @@ class LengthClass:
         self._recent: deque[tuple[int, bool]] = deque(maxlen=knobs.drift.remember)
         self._quick_left = 0
         self._pending = 0
-        self._running: Floats | None = None
         self._built_s = now_s
         self.table = table
         self.worth = 0.0
@@ -57,17 +64,16 @@ class LengthClass:
         self._sketch.forget_by(knobs.half_life_observations, knobs.half_life_s, now_s)
         self._pending = knobs.longest_tokens
 
-    def refresh(self, parent: Floats, now_s: float) -> Table:
+    def refresh(self, parent: Table, now_s: float) -> Table:
         """The table, made anew when enough came in or enough time has passed."""
         due = self._pending > self._knobs.refresh_share * self.worth
         if due or now_s - self._built_s >= self._knobs.refresh_s:
             strength = self._knobs.shrink_observations
             self.worth = self._sketch.effective(now_s)
             ended, cut = self._sketch.weights(now_s)
-            self.young = self._running is not None and self.worth < _GROWN * float(self._running.sum())
-            if self.young and self._running is not None:
-                cut = self._running if cut is None else cut + self._running
-            self.table = Table(posterior(parent, strength, ended, cut), self._bins)
+            self.young = self.worth < _GROWN * self._sketch.running
+            base = parent.mass if parent.parts is None else parent.parts.given(ended, cut)
+            self.table = Table(posterior(base, strength, ended, cut), self._bins)
             self._built_s, self._pending = now_s, 0
         return self.table
 
@@ -80,9 +86,10 @@ class LengthClass:
         self.observations += 1
         self.touched_s = now_s
 
-    def run(self, keys: list[int] | None) -> None:
-        """Bins that its running answers have reached; they count as cut there until told anew."""
-        self._running = None if keys is None else np.bincount(keys, minlength=self._bins.count).astype(np.float64)
+    def run(self, keys: list[int] | None, now_s: float) -> None:
+        """Bins that its running answers have reached, in place of those told before."""
+        reached = None if keys is None else np.bincount(keys, minlength=self._bins.count).astype(np.float64)
+        self._sketch.under_way(reached, now_s)
 
     def drifted(self, key: int, cut: bool, now_s: float) -> tuple[Change, int] | None:
         """Judges an observation that was just added against the table from before it; on a drift, forgets."""

@@ -12,7 +12,7 @@ from gateway.policy.estimate.estimate import Estimate
 from gateway.policy.estimate.features import ClassKey, Features, FinishedBy
 from gateway.policy.estimate.knobs import Knobs
 from gateway.policy.estimate.ledger import Ledger
-from gateway.policy.estimate.length_class import LengthClass, Table
+from gateway.policy.estimate.length_class import LengthClass, Table, table_of
 from gateway.policy.estimate.predictor import Predictor
 
 SCHEMA = "tandem-length-model/1"
@@ -40,7 +40,7 @@ class LengthModel:
         self.predictor = predictor
         self._bins = bins_of(knobs.accuracy, knobs.longest_tokens)
         self._told_s = -inf
-        self._prior = Table(knobs.prior.mass(self._bins), self._bins)
+        self._prior = table_of(knobs.prior, self._bins)
         self._priors = self._tables(knobs)
         # Least recently observed first; a parent is always later than its children, so they are evicted first.
         self._classes: OrderedDict[ClassKey, LengthClass] = OrderedDict()
@@ -51,7 +51,7 @@ class LengthModel:
             raise ValueError("what was learnt is kept in bins; accuracy and longest_tokens stay as they are")
         now_s = self._clock()
         self.knobs = knobs
-        self._prior = Table(knobs.prior.mass(self._bins), self._bins)
+        self._prior = table_of(knobs.prior, self._bins)
         self._priors = self._tables(knobs)
         for member in self._classes.values():
             member.adopt(knobs, now_s)
@@ -85,7 +85,7 @@ class LengthModel:
         for depth, name in enumerate(path):
             table = self._base(table, depth, features.model)
             member = self._member(name, table, now_s)
-            table = member.refresh(table.mass, now_s)
+            table = member.refresh(table, now_s)
             member.add(key, cut, now_s)
             # Everything together is not judged: its alarms would only repeat those of its models.
             if depth and (found := member.drifted(key, cut, now_s)):
@@ -107,9 +107,10 @@ class LengthModel:
                 reached.setdefault(name, []).append(key)
             if path[-1] not in self._classes:
                 self._begin(path, features.model)
+        now_s = self._clock()
         for name, member in self._classes.items():
-            member.run(reached.get(name))
-        self._told_s = self._clock()
+            member.run(reached.get(name), now_s)
+        self._told_s = now_s
 
     @property
     def untold(self) -> bool:
@@ -170,7 +171,7 @@ class LengthModel:
         return model
 
     def _tables(self, knobs: Knobs) -> dict[str, Table]:
-        return {model: Table(prior.mass(self._bins), self._bins) for model, prior in knobs.model_priors}
+        return {model: table_of(prior, self._bins) for model, prior in knobs.model_priors}
 
     def _from_classes(self, features: Features) -> Estimate:
         now_s = self._clock()
@@ -179,7 +180,7 @@ class LengthModel:
             table = self._base(table, depth, features.model)
             member = self._classes.get(name)
             if member is not None:
-                table = member.refresh(table.mass, now_s)
+                table = member.refresh(table, now_s)
                 known = member.worth if depth == _KIND else known
             elif depth:
                 break

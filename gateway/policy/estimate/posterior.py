@@ -14,13 +14,13 @@ def posterior(parent: Floats, strength: float, ended: Floats, cut: Floats | None
     """Probability by bin; all arguments are (bins,), `parent` sums to 1, the others are decayed weights.
 
     Cut answers count as at risk up to the bin they reached, which supposes that what cut them did not depend on how
-    much longer they would have become.
+    much longer they would have become. Less than nothing in a bin takes answers away that are counted further on.
     """
     if cut is None:
         mass = strength * parent + ended
         return np.asarray(mass / mass.sum(), dtype=np.float64)
     events = strength * parent + ended
-    at_risk = (events + cut)[::-1].cumsum()[::-1]
+    at_risk = np.maximum(events, (events + cut)[::-1].cumsum()[::-1])
     hazard = np.divide(events, at_risk, out=np.ones_like(events), where=at_risk > 0)
     hazard[-1] = 1.0  # cut in the last bin: counted there, for the grid ends
     alive = np.concatenate(([1.0], np.cumprod(1.0 - hazard)))

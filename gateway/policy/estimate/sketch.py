@@ -25,6 +25,8 @@ class Sketch:
         self._per_observation = 1.0 / half_life_observations
         self._per_s = 1.0 / half_life_s
         self._ended, self._cut = DenseStore(), DenseStore()
+        self._reached: Floats | None = None  # by the answers that go on, when they were told last
+        self._lived: Floats | None = None
         self._age = 0.0
         self._at_s = now_s
 
@@ -40,21 +42,48 @@ class Sketch:
         self._age += self._per_observation * speed
         (self._cut if cut else self._ended).add(key, 2.0**self._age)
 
+    def under_way(self, reached: Floats | None, now_s: float) -> None:
+        """So many answers that go on have reached each bin, in place of those told before; None: there are none.
+
+        What they have lived through since they were told last counts, and fades like every observation. At a start they
+        count in full, for they are what the ended ones are not: long. In a steady state as many come as go, and what is
+        left of them has faded: met at any moment, old answers are more frequent than they are.
+        """
+        if reached is None and self._reached is None:
+            return
+        self._advance(now_s)
+        none = np.zeros(self._bins.count)
+        since = (none if reached is None else reached) - (none if self._reached is None else self._reached)
+        self._lived = (none if self._lived is None else self._lived) + since * 2.0**self._age
+        self._reached = reached
+
+    @property
+    def running(self) -> float:
+        """Answers that go on, as they were told last."""
+        return 0.0 if self._reached is None else float(self._reached.sum())
+
     def effective(self, now_s: float) -> float:
         """Observations it is worth: their decayed weights, the newest counting 1."""
         self._advance(now_s)
         return float((self._ended.count + self._cut.count) * 2.0**-self._age)
 
     def shrink_to(self, observations: float, now_s: float) -> None:
-        """Forgets all but the worth of `observations`, keeping the shape."""
+        """Forgets all but the worth of `observations`, keeping the shape; answers under way count in full again."""
         worth = self.effective(now_s)
         if worth > observations:
             self._scale(observations / worth)
+        if self._reached is not None:
+            self._lived = self._reached * 2.0**self._age
 
     def weights(self, now_s: float) -> tuple[Floats, Floats | None]:
-        """Decayed weights by bin: of whole answers, and of cut ones by the bin they had reached (None without any)."""
+        """Decayed weights by bin: of whole answers, and of those cut or under way by the bin they had reached (None without
+        any). These are differences where answers under way are told: less than nothing in bins that many have left."""
         self._advance(now_s)
-        return self._dense(self._ended), self._dense(self._cut) if self._cut.count > 0 else None
+        cut = self._dense(self._cut) if self._cut.count > 0 else None
+        if self._lived is not None:
+            lived = self._lived * 2.0**-self._age
+            cut = lived if cut is None else cut + lived
+        return self._dense(self._ended), cut
 
     def document(self, now_s: float) -> dict[str, Any]:
         self._advance(now_s)
@@ -93,6 +122,8 @@ class Sketch:
             if store.count > 0:
                 store.bins = [weight * factor for weight in store.bins]
                 store.count *= factor
+        if self._lived is not None:
+            self._lived = self._lived * factor
 
 
 def _pairs(store: DenseStore) -> list[list[float]]:

@@ -199,16 +199,31 @@ def test_answers_under_way_keep_a_beginning_from_looking_short() -> None:
     assert median(lengths) == pytest.approx(2000, rel=0.15)
 
 
-def test_answers_under_way_are_forgotten_when_told_anew_and_ignored_by_a_class_that_has_seen_enough() -> None:
+def test_answers_under_way_fade_as_others_come_and_go() -> None:
     clock = Clock()
     lengths = model(clock=clock)
     feed(lengths, lognormal(500, 0.5, 300))
     before = median(lengths)
-    for count in (100, 1000, 0):
-        lengths.running((CHAT, 10_000) for _ in range(count))
+    seen = []
+    for _ in range(8):
+        lengths.running((CHAT, 2_000) for _ in range(300))
         clock.now_s += Knobs().refresh_s
-        grown = median(lengths)
-        assert (grown > 5000) if count == 1000 else grown == pytest.approx(before, rel=0.03)
+        seen.append(median(lengths))
+        feed(lengths, lognormal(500, 0.5, 600))
+    assert seen[0] > 1.3 * before
+    assert seen == sorted(seen, reverse=True)
+    assert seen[-1] == pytest.approx(before, rel=0.08)
+
+
+def test_fifty_answers_that_have_all_come_far_are_no_chat() -> None:
+    """Long before the first of them ends, the next one is expected to be long."""
+    clock = Clock()
+    lengths = model(clock=clock)
+    lengths.running((CHAT, 600) for _ in range(50))
+    clock.now_s = Knobs().refresh_s
+    short, middle = (lengths.estimate(CHAT).quantile(level) for level in (0.1, 0.5))
+    assert short > 700
+    assert middle > 1_800
 
 
 def test_answers_under_way_count_before_the_first_of_their_class_has_ended() -> None:
