@@ -292,8 +292,9 @@ class KvBook:
         at = self.rows.place.get(request_id)
         if at is not None:
             at_limit = self.now - self.rows.started[at] >= self.rows.limit[at] - 1.0
+            known = self.rows.lengths[at, 0] == self.rows.lengths[at, -1]
             here, seen = slice(at, at + 1), np.zeros(GROUPS)
-            seen[group_of(self.rows.counted[here])] = not at_limit
+            seen[group_of(self.rows.counted[here])] = not at_limit and not known
             error.observe(self._expected_endings(here, self.rows.table(here)), seen)
 
     def _redraw_row(self, at: int) -> None:

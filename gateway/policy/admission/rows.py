@@ -101,9 +101,9 @@ class Rows:
     def expected_endings(self, here: slice, now: int, table: Table) -> Floats:
         """How often each of these answers, whose `table` it is, should have ended since this was last asked.
 
-        An end at the limit is none.
+        An end at the limit is none, and so is that of an answer whose length is known.
         """
-        upto = np.minimum(np.maximum(0.0, now - self.started[here]), self.limit[here] - 1.0)
+        upto = np.minimum(np.maximum(0.0, now - self.started[here]), table.limits[:, 0] - 1.0)
         upto = np.maximum(upto, self.counted[here])
         beyond = table.beyond(np.stack((upto, self.counted[here]), axis=1))
         lived = beyond[:, 0] / beyond[:, 1]

@@ -138,7 +138,7 @@ def test_a_common_error_of_all_lengths_widens_the_forecast_but_not_the_present()
 
 
 def test_stretched_lengths_move_the_mean_but_never_past_the_limit() -> None:
-    error = CommonError(least_spread=0.0)
+    error = CommonError(doubt=0.0)
     subject = KvBook(1_000, SIZE, error=error)
     subject.add("r", 16, lognormal(500, 0.5), limit_tokens=600)
     before = subject.forecast(PLAIN).outlook.mean_peak_blocks

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from gateway.policy.admission import Budget, Candidate, KvBook
-from gateway.policy.admission.common_error import CommonError
-from gateway.policy.estimate.estimate import LEVELS
+from gateway.policy.admission.common_error import GROUPS, CommonError
+from gateway.policy.estimate.estimate import LEVELS, Estimate
 from tests.gateway.policy.admission.families import SIZE, drawn, lognormal
 
 
@@ -59,6 +59,31 @@ def test_an_end_at_the_limit_and_a_preemption_say_nothing() -> None:
     subject.remove("preempted")
     assert error.seen.sum() == 0
     assert error.expected.sum() == pytest.approx(0, abs=0.05)
+
+
+def test_the_end_of_an_answer_of_known_length_says_nothing() -> None:
+    error = CommonError()
+    subject = KvBook(1_000, SIZE, error=error)
+    for name, steps in (("in time", 200), ("a block late", 216), ("a block early", 192)):
+        subject.add(name, 10, Estimate.exactly(200), limit_tokens=9_000)
+        subject.progress(steps)
+        subject.refresh()
+        subject.remove(name, ended=True)
+    assert error.seen.sum() == 0
+    assert error.expected.sum() == 0
+
+
+def test_chance_moves_it_little_and_a_shift_as_far_as_it_goes() -> None:
+    for seen, least, most in ((50.0, 1.0, 1.0), (40.0, 1.0, 1.1), (30.0, 1.05, 1.3), (12.0, 2.5, 4.0), (0.0, 6.0, 8.0)):
+        error = CommonError(expected=np.full(GROUPS, 50.0), seen=np.full(GROUPS, seen))
+        assert least <= error.stretch[0] <= most
+
+
+def test_endings_as_expected_narrow_the_doubt() -> None:
+    error = CommonError(doubt=0.2)
+    assert error.spread[0] == pytest.approx(0.2, rel=0.5)
+    error.observe(np.full(GROUPS, 50.0), np.full(GROUPS, 50.0))
+    assert error.spread[0] < 0.13
 
 
 def test_what_is_learnt_is_forecast() -> None:
