@@ -15,6 +15,7 @@ from benchmarks.admission.fleet import Service, layout
 from benchmarks.admission.trial import Bucket, Figures, judge, run, schedule
 from benchmarks.admission.workloads import Workload
 from decode_pool.expected import Admission
+from loadgen.demand import Demand
 from loadgen.measure.interval import t95
 from loadgen.workload.spec import Catalogue
 
@@ -43,7 +44,7 @@ class Contest:
     service: Service
     figures: dict[Cell, Figures] = field(default_factory=dict)
     store: Path | None = None
-    learnt: bool = False
+    learnt: bool = True
 
     def run(
         self, contenders: Sequence[str], loads: Sequence[float], seeds: int, processes: int, ours: Admission | None
@@ -65,14 +66,15 @@ class Contest:
         self.store = store
         for line in store.read_text().splitlines() if store.exists() else ():
             kept = json.loads(line)
-            if kept["workload"] == self.workload.name:
+            if (kept["workload"], kept["learnt"]) == (self.workload.name, self.learnt):
                 figures = dict(kept["figures"])
                 figures["buckets"] = tuple(Bucket(**each) for each in figures["buckets"])
                 self.figures[Cell(**kept["cell"])] = Figures(**figures)
 
     def _keep(self, cell: Cell) -> None:
         if self.store is not None:
-            kept = {"workload": self.workload.name, "cell": asdict(cell), "figures": asdict(self.figures[cell])}
+            names = {"workload": self.workload.name, "learnt": self.learnt, "cell": asdict(cell)}
+            kept = {**names, "figures": asdict(self.figures[cell])}
             with self.store.open("a") as file:
                 file.write(json.dumps(kept) + "\n")
 
@@ -102,15 +104,17 @@ def mean_of(values: Iterable[float]) -> Mean:
 LEARNT = 2_000
 
 
+def earlier(workload: Workload, seed: int) -> list[Demand]:
+    rng = np.random.default_rng((seed, 99))
+    return [chain[0] for chain in Catalogue(None).mix([workload.words]).draw(LEARNT, rng)]
+
+
 def trial(
-    workload: Workload, service: Service, cell: Cell, ours: Admission | None = None, learnt: bool = False
+    workload: Workload, service: Service, cell: Cell, ours: Admission | None = None, learnt: bool = True
 ) -> Figures:
     """`learnt`: lengths are known from 2,000 earlier answers; otherwise they are learnt in the run, from nothing."""
     rate = workload.capacity_per_s * cell.load
     planned = schedule(workload.words, rate, workload.window.end_s, cell.seed, start_full=workload.begun)
-    taught = []
-    if learnt:
-        earlier = np.random.default_rng((cell.seed, 99))
-        taught = [chain[0] for chain in Catalogue(None).mix([workload.words]).draw(LEARNT, earlier)]
+    taught = earlier(workload, cell.seed) if learnt else []
     watch, results = run(CONTENDERS[cell.contender], layout(service), planned, ours, taught=taught)
     return judge(watch, results, workload.window, service, (ours or Admission()).pool_share)

@@ -1,11 +1,13 @@
 """Long requests that arrive together, and lengths that shift fourfold in the middle of a run.
 
     python -m benchmarks.admission.storms                     # both, three rules, three seeds
+    python -m benchmarks.admission.storms --scene burst --rule forecast --seeds 5
     python -m benchmarks.admission.storms --quick
     python -m benchmarks.admission.storms --svg timeline.svg  # KV in use over time, first seed
 
 Burst: R1 traffic at 70 % of capacity, and three times 40 answers of 10,000 to 14,000 tokens within 10 s. Shift: R1 traffic
 above capacity; from 300 s on every answer is four times as long, and fewer come, so that it stays above capacity.
+Lengths of the calm traffic are known from 2,000 earlier answers.
 """
 
 import argparse
@@ -16,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.admission.contenders import CONTENDERS, OURS
+from benchmarks.admission.contest import earlier
 from benchmarks.admission.fleet import Service, layout
 from benchmarks.admission.trial import merged, run, schedule
 from benchmarks.admission.watch import Seen, Watch
@@ -108,9 +111,13 @@ def timeline(watches: dict[str, Watch], title: str) -> str:
     return standalone(title, drawn, list(watches))
 
 
+SCENES = {"burst": (bursts, BURST_PHASES), "shift": (shift, SHIFT_PHASES)}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--scene", action="append", choices=SCENES)
     parser.add_argument("--rule", action="append", choices=CONTENDERS)
     parser.add_argument("--epsilon", type=float, default=Admission().epsilon, help="error budget of ours")
     parser.add_argument("--quick", action="store_true", help="one seed, ours and Past-Future")
@@ -118,15 +125,16 @@ def main() -> None:
     given = parser.parse_args()
     rules = given.rule or ([OURS, "past_future"] if given.quick else [OURS, "past_future", "oracle"])
     seeds = 1 if given.quick else given.seeds
-    for title, plan, phases in (("burst", bursts, BURST_PHASES), ("shift", shift, SHIFT_PHASES)):
+    for title in given.scene or SCENES:
+        plan, phases = SCENES[title]
         print(f"\n| {title} | rule | KV used | over | full | preempted /min | recomputed |\n|{' --- |' * 7}")
         watches: dict[str, Watch] = {}
         for rule in rules:
             rows = []
             for seed in range(1, seeds + 1):
-                watch, _ = run(
-                    CONTENDERS[rule], layout(Service()), plan(seed), replace(Admission(), epsilon=given.epsilon)
-                )
+                ours = replace(Admission(), epsilon=given.epsilon)
+                taught = earlier(WORKLOADS["r1-production"], seed)
+                watch, _ = run(CONTENDERS[rule], layout(Service()), plan(seed), ours, taught=taught)
                 watches.setdefault(rule, watch)
                 rows.append([row(watch, phase, Admission().pool_share) for phase in phases])
             for phase, means in zip(phases, np.mean(rows, axis=0), strict=True):

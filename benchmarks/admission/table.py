@@ -38,7 +38,7 @@ def _row(contest: Contest, load: float, name: str, figures: list[Figures]) -> li
         *("" if share is None else f"{share:.1%}" for share in shares),
         f"{average('good_share'):.1%}",
         f"{average('preemptions'):.3f}",
-        f"{average('recomputed'):.2%}",
+        f"{mean_of(each.recomputed for each in figures):.2%}",
         f"{average('kv_used'):.1%}",
         f"{average('overrun'):.2%}",
         f"{average('full'):.2%}",
