@@ -42,6 +42,10 @@ class Schedule:
     seed: int
 
     @property
+    def count(self) -> int:
+        return len(self.requests)
+
+    @property
     def digest(self) -> str:
         """Equal digests mean the same times, lengths, prefixes and labels."""
         h = hashlib.sha256()

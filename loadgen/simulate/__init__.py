@@ -2,7 +2,7 @@
 
 from loadgen.simulate.changes import Addition, Failure, RoleChange
 from loadgen.simulate.layout import Declared, Layout, Overheads, Policies, Pool
-from loadgen.simulate.simulation import Outcome, WorkerFigures, simulate
+from loadgen.simulate.simulation import Outcome, WorkerFigures, simulate, simulate_stream
 from loadgen.simulate.words import parse_layout
 
 __all__ = [
@@ -18,4 +18,5 @@ __all__ = [
     "WorkerFigures",
     "parse_layout",
     "simulate",
+    "simulate_stream",
 ]

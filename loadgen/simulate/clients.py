@@ -18,28 +18,40 @@ from loadgen.simulate.flight import Flight
 from loadgen.simulate.keys import prompt_blocks
 from loadgen.simulate.layout import Declared, Estimate
 from loadgen.simulate.legs import Legs
+from loadgen.stream import Stream
 
 
 class Clients:
     """Open loop: every request at its own time. Closed loop: `concurrency` clients, one request after another."""
 
-    def __init__(self, schedule: Schedule, fleet: SimFleet, desk: Desk, legs: Legs, over: Callable[[], None]) -> None:
-        """`over` is told when the last request has ended."""
+    def __init__(
+        self,
+        schedule: Schedule | Stream,
+        fleet: SimFleet,
+        desk: Desk,
+        legs: Legs,
+        over: Callable[[], None],
+        took: Callable[[Result], None] | None,
+    ) -> None:
+        """`over` is told when the last request has ended. `took` gets every result, which then is not kept."""
         self._schedule = schedule
         self._over = over
+        self._took = took
         self._fleet = fleet
         self._desk = desk
         self._legs = legs
         self._layout = fleet.layout
         self._queue: Iterator[Planned] = iter(schedule.requests)
-        self._followers: dict[int, list[Callable[[], None]]] = {
-            planned.after: [] for planned in schedule.requests if planned.after is not None
-        }
+        self._followers: dict[int, list[Callable[[], None]]] = {}
+        if isinstance(schedule, Schedule):
+            self._followers = {planned.after: [] for planned in schedule.requests if planned.after is not None}
         self._ended: set[int] = set()
-        self.results: list[Result | None] = [None] * len(schedule.requests)
+        #: In order of the schedule.
+        self.results: list[Result | None] = [None] * schedule.count if took is None else []
         #: Requests that have been sent and have not ended, by index.
         self.under_way: dict[int, Flight] = {}
-        self.left = len(schedule.requests)
+        self.left = schedule.count
+        self.last_s = 0.0  # when the last of them ended
         self.preemptions = 0
 
     def start(self) -> None:
@@ -152,10 +164,10 @@ class Clients:
         ending, text = refused(error.status, {"code": error.reason.value})
         self._end(flight, ending, text, error.status, 0)
 
-    def _account(self, flight: Flight, result: Result | None, given: int, ending: Ending) -> None:
+    def _account(self, flight: Flight, result: Result, given: int, ending: Ending) -> None:
         """What the gateway tells its policy when a request is over."""
         controller, bid = self._desk.controller, flight.bid
-        if controller is None or result is None or bid.plan is None:
+        if controller is None or bid.plan is None:
             return
         by = {Ending.COMPLETED: FinishedBy.STOP, Ending.FAILED: FinishedBy.FAILED, Ending.REJECTED: FinishedBy.FAILED}
         controller.answered(bid, given, by.get(ending, FinishedBy.CLIENT_LEFT))
@@ -182,12 +194,16 @@ class Clients:
 
     def _end(self, flight: Flight, ending: Ending, reason: str, status: int, given: int) -> None:
         flight.open = False
-        index = flight.planned.index
-        self.results[index] = flight.result(self._fleet.now_s, ending, reason, status, given)
+        index, self.last_s = flight.planned.index, self._fleet.now_s
+        result = flight.result(self.last_s, ending, reason, status, given)
+        if self._took is None:
+            self.results[index] = result
+        else:
+            self._took(result)
         self.preemptions += flight.preemptions
         del self.under_way[index]
         self.left -= 1
-        self._account(flight, self.results[index], given, ending)
+        self._account(flight, result, given, ending)
         self._layout.policies.ended(flight.planned.demand, given, ending is Ending.COMPLETED)
         if index in self._followers:
             self._ended.add(index)

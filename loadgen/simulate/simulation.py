@@ -18,6 +18,7 @@ from loadgen.simulate.layout import Layout
 from loadgen.simulate.legs import Legs
 from loadgen.simulate.meter import Meter
 from loadgen.simulate.worker import SimWorker
+from loadgen.stream import Stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +68,23 @@ def simulate(layout: Layout, schedule: Schedule) -> Outcome:
     return Simulation(layout, schedule).run()
 
 
+def simulate_stream(layout: Layout, stream: Stream, took: Callable[[Result], None]) -> Outcome:
+    """As `simulate`, for traffic without end: `took` gets each result when its request ends, and the outcome has none."""
+    return Simulation(layout, stream, took).run()
+
+
 class Simulation:
     """The shell that joins fleet, desk, legs and clients. Kept apart from `simulate` so that tests can look inside."""
 
-    def __init__(self, layout: Layout, schedule: Schedule) -> None:
+    def __init__(
+        self, layout: Layout, schedule: Schedule | Stream, took: Callable[[Result], None] | None = None
+    ) -> None:
         self.layout = layout
         self.schedule = schedule
         self.fleet = SimFleet(layout)
         self.legs = Legs(Ground(self.fleet, layout.gateway, lambda: self.desk, self._done, self._failed))
         self.desk = Desk(self.fleet, layout.gateway, self.legs.begin, self._refused)
-        self.clients = Clients(schedule, self.fleet, self.desk, self.legs, self._over)
+        self.clients = Clients(schedule, self.fleet, self.desk, self.legs, self._over, took)
         self.meter = Meter(
             self.fleet, lambda: len(self.desk.dispatch), lambda: self.legs.handoffs, lambda: self.clients.left > 0
         )
@@ -88,11 +96,10 @@ class Simulation:
         self.clients.start()
         engines = self.fleet.engines
         engines.run(self.legs.hear)
+        if self.clients.left:
+            raise RuntimeError(f"{self.clients.left} requests never ended: a defect of the simulator")
         results = tuple(result for result in self.clients.results if result is not None)
-        if len(results) != len(self.schedule.requests):
-            missing = len(self.schedule.requests) - len(results)
-            raise RuntimeError(f"{missing} requests never ended: a defect of the simulator")
-        duration_s = max((result.end_s for result in results), default=0.0)
+        duration_s = self.clients.last_s
         return Outcome(
             results,
             self.meter.telemetry,
