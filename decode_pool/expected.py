@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -11,7 +12,7 @@ from gateway.policy.admission import AdmissionRule, Budget, Candidate, Decision,
 from gateway.policy.admission.caution import Caution
 from gateway.policy.admission.common_error import CommonError
 from gateway.policy.admission.pool import PoolAccount
-from gateway.policy.estimate.estimate import POINTS, Estimate
+from gateway.policy.estimate.estimate import POINTS, Estimate, Lengths
 from proto.reservation import ReserveRequest
 
 log = logging.getLogger(__name__)
@@ -46,6 +47,18 @@ class Sequence(Protocol):
 
     name: str
     tokens: int  # prompt and generated
+
+
+@lru_cache(maxsize=256)  # a class of requests tells the same again and again
+def _read(told: tuple[int, ...]) -> Lengths | None:
+    """The lengths of an estimate; None where they are none. No answer is shorter than a token: one that could be has ended
+    before it began, and its end is never expected."""
+    lengths: Lengths = np.array(told, dtype=np.int64)
+    if len(lengths) != POINTS or (lengths[1:] < lengths[:-1]).any():
+        return None
+    lengths = np.maximum(lengths, 1)
+    lengths.setflags(write=False)
+    return lengths
 
 
 @dataclass(slots=True)
@@ -93,8 +106,8 @@ class Expected:
         """None when it has no estimate, or one that this worker cannot read: then its declared growth counts."""
         if not request.lengths:
             return None
-        lengths = np.array(request.lengths, dtype=np.int64)
-        if len(lengths) != POINTS or (lengths[1:] < lengths[:-1]).any():
+        lengths = _read(request.lengths)
+        if lengths is None:
             if not self._unread:
                 self._unread = True
                 log.warning("length estimates of %s are not understood here; its limits count", request.gateway_id)
@@ -105,8 +118,7 @@ class Expected:
         if answers > 1:
             shared, own = divmod(own, self.block_size_tokens)
         steps = round(min(request.arrival_s / step_time_s, MAX_ARRIVAL_STEPS)) if step_time_s > 0 else 0
-        # No answer is shorter than a token: one that could be has ended before it began, and its end is never expected.
-        estimate = Estimate(np.minimum(np.maximum(lengths, 1), limit), limit)
+        estimate = Estimate(lengths if lengths[-1] <= limit else np.minimum(lengths, limit), limit)
         kin = (request.gateway_id, request.lengths_of) if request.lengths_of else None
         # Waiting for its KV, even when that is due at once: it grows only when it has started.
         return Candidate("", own, estimate, limit, max(1, steps), 0, answers, shared, kin)

@@ -148,7 +148,7 @@ class Order:
         elif len(rooms) < len(decodes):
             return None
         totals = [one.blocks_total for one in decodes]
-        shares = [room / max(1, total) for room, total in zip(rooms, totals, strict=True)]
+        shares = [room / (total or 1) for room, total in zip(rooms, totals, strict=True)]
         ranks = sorted(range(len(shares)), key=shares.__getitem__, reverse=True)
         sizes = frozenset([one.block_size_tokens for one in decodes])
         return cls(tuple([decodes[at] for at in ranks]), tuple([shares[at] for at in ranks]), sizes, max(totals))

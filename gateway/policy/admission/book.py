@@ -8,12 +8,23 @@ Anchor: the Past-Future scheduler (arXiv 2507.10150), which looks at every futur
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from math import ceil, log
 
 import numpy as np
 
 from gateway.policy.admission.common_error import GROUPS, CommonError, group_of
 from gateway.policy.admission.latest import Latest
-from gateway.policy.admission.risk import COUNT, Budget, M, Outlook, contribution, outlook, quantile, shape_of
+from gateway.policy.admission.risk import (
+    COUNT,
+    Budget,
+    M,
+    Outlook,
+    contribution,
+    contribution_of_one,
+    outlook,
+    quantile,
+    shape_of,
+)
 from gateway.policy.admission.rows import Candidate, Rows
 from gateway.policy.admission.survival import Lengths, Table, grid
 from gateway.policy.estimate.estimate import LEVELS, Floats
@@ -25,6 +36,8 @@ _LIFE_SHARE, _OLDEST_STEPS = 1 / 64, 64
 _GRID = grid()
 _MEDIAN = int(np.searchsorted(LEVELS, 0.5))
 _BLOCK = 16
+#: A limit that is beyond the longest length by more than this factor is taken for the next power of it.
+_FAR = 2.0
 #: So many shapes of classes are kept.
 _SHAPES = 512
 #: A change of the common error by less than this is not worth a new curve.
@@ -139,12 +152,11 @@ class KvBook:
 
     def observed(self, generated: Mapping[str, int]) -> None:
         """What requests have really generated, where that is not one token a step (stalls, speculative decoding)."""
-        place = self.rows.place
-        known = [(place[request_id], tokens) for request_id, tokens in generated.items() if request_id in place]
-        if known:
-            at, tokens = np.array(known).T
-            self.rows.started[at] = self.now - tokens
-            self.rows.waiting[at] = 0.0
+        rows, place = self.rows, self.rows.place
+        at = [place[name] for name in generated if name in place]
+        if at:
+            rows.started[at] = [self.now - tokens for name, tokens in generated.items() if name in place]
+            rows.waiting[at] = 0.0
 
     def remove(self, request_id: str, *, ended: bool = False) -> bool:
         """Its blocks and all growth that was expected of it are free. False when it is not here.
@@ -171,9 +183,10 @@ class KvBook:
         if kin is None:
             return
         lengths, known = candidate.estimate.lengths, self._latest.get(kin)
-        if known is None or known.limit_tokens != limit or (known.lengths != lengths).any():
-            self._latest[kin] = Latest(np.asarray(lengths, dtype=np.float64), limit)
-            self._told.add(kin)
+        if known is not None and known.says(lengths, limit):
+            return
+        self._latest[kin] = Latest(np.asarray(lengths, dtype=np.float64), limit)
+        self._told.add(kin)
 
     def moments_of(self, candidate: Candidate) -> Floats:
         """What the candidate would add: moments x steps."""
@@ -183,8 +196,7 @@ class KvBook:
 
     def _moments_of(self, candidate: Candidate) -> Floats:
         tokens, weights = self._shape_of(candidate)
-        prompt = np.array([[float(candidate.prompt_tokens)]])
-        moments: Floats = contribution(tokens, weights.copy(), prompt, self.block_size_tokens)[0]
+        moments = contribution_of_one(tokens[0], weights[0], candidate.prompt_tokens, self.block_size_tokens)
         if candidate.answers != 1 or candidate.shared_blocks:
             moments *= candidate.answers
             moments[[M.MEAN, M.TOP]] += candidate.shared_blocks
@@ -242,10 +254,13 @@ class KvBook:
         lengths = np.asarray(candidate.estimate.lengths, dtype=np.float64)
         # To the block: a step more or less makes no difference, and more of them meet.
         arrival = _BLOCK * round(candidate.arrival_steps / _BLOCK)
-        key = (lengths.tobytes(), candidate.limit_tokens, arrival, candidate.generated_tokens)
+        limit = float(candidate.limit_tokens)
+        if limit > _FAR * lengths[-1]:
+            limit = _FAR ** ceil(log(limit, _FAR))  # hardly any answer comes so far, and more of them meet
+        key = (lengths.tobytes(), limit, arrival, candidate.generated_tokens)
         shape = self._shapes.get(key)
         if shape is None:
-            table = Table(lengths[None, :], np.array([[float(candidate.limit_tokens)]]))
+            table = Table(lengths[None, :], np.array([[limit]]))
             started = np.array([[float(arrival - candidate.generated_tokens)]])
             young = group_of(np.array([[float(candidate.generated_tokens)]]))
             shape = shape_of(table, started, 0.0, self.steps, self._spread[young], self._stretch[young])
@@ -289,13 +304,14 @@ class KvBook:
         )
 
     def _learn_end(self, error: CommonError, request_id: str) -> None:
-        at = self.rows.place.get(request_id)
+        rows, at = self.rows, self.rows.place.get(request_id)
         if at is not None:
-            at_limit = self.now - self.rows.started[at] >= self.rows.limit[at] - 1.0
-            known = self.rows.lengths[at, 0] == self.rows.lengths[at, -1]
-            here, seen = slice(at, at + 1), np.zeros(GROUPS)
-            seen[group_of(self.rows.counted[here])] = not at_limit and not known
-            error.observe(self._expected_endings(here, self.rows.table(here)), seen)
+            at_limit = self.now - rows.started[at] >= rows.limit[at] - 1.0
+            known = rows.lengths[at, 0] == rows.lengths[at, -1]
+            expected, seen = np.zeros(GROUPS), np.zeros(GROUPS)
+            seen[group_of(rows.counted[at])] = not at_limit and not known
+            expected[group_of(rows.counted[at])] = rows.expected_ending(at, self.now)
+            error.observe(expected, seen)
 
     def _redraw_row(self, at: int) -> None:
         here = slice(at, at + 1)

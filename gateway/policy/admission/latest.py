@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from gateway.policy.estimate.estimate import Floats
 
 #: An answer with a limit so much longer than that of whoever told the newest lengths is still told by them.
@@ -14,6 +17,11 @@ class Latest:
 
     lengths: Floats
     limit_tokens: int
+
+    def says(self, lengths: NDArray[np.integer], limit_tokens: int) -> bool:
+        """Whether it would be nothing new."""
+        free = lengths[-1] < min(self.limit_tokens, limit_tokens)  # of either limit
+        return bool((free or limit_tokens == self.limit_tokens) and (lengths == self.lengths).all())
 
     def tells(self, limit_tokens: float) -> bool:
         """Whether it says all of an answer with this limit: lengths beyond the teller's own limit are not in it."""

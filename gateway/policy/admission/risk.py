@@ -106,6 +106,20 @@ def contribution(tokens: Floats, weights: Floats, prompt_tokens: Floats, size: i
     return weights
 
 
+def contribution_of_one(tokens: Floats, weights: Floats, prompt_tokens: int, size: int) -> Floats:
+    """The same of one request, M x K, from `tokens` (K) and `weights` (M x K), which stay as they are."""
+    blocks = tokens + (prompt_tokens + 1.0)
+    blocks /= size
+    np.ceil(blocks, out=blocks)
+    if tokens[0] < 0.0:
+        blocks *= tokens >= 0.0
+    moments: Floats = weights * blocks
+    moments[M.VARIANCE] *= blocks
+    blocks *= blocks
+    moments[M.THIRD] *= blocks
+    return moments
+
+
 def quantile(moments: Floats, z: float, epsilon: float) -> Floats:
     """Blocks exceeded with chance epsilon, whose normal quantile is z, per step; `moments` is M x K.
 

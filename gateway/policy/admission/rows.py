@@ -2,11 +2,12 @@
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from math import log
 
 import numpy as np
 
 from gateway.policy.admission.risk import COUNT
-from gateway.policy.admission.survival import Lengths, Table
+from gateway.policy.admission.survival import Lengths, Table, limit_of, lived
 from gateway.policy.estimate.estimate import LEVELS, Floats
 
 _COLUMNS = ("prompt", "started", "limit", "counted", "waiting", "lengths", "moments")
@@ -110,6 +111,14 @@ class Rows:
         self.counted[here] = upto
         endings: Floats = -np.log(np.minimum(lived, 1.0))
         return endings
+
+    def expected_ending(self, at: int, now: int) -> float:
+        """The same of one answer."""
+        lengths, counted = self.lengths[at], float(self.counted[at])
+        limit = limit_of(lengths, float(self.limit[at]))
+        upto = max(counted, min(max(0.0, now - float(self.started[at])), limit - 1.0))
+        self.counted[at] = upto
+        return -log(min(1.0, lived(lengths, limit, upto, counted)))
 
     def _grow(self, capacity: int) -> None:
         for name in _COLUMNS:

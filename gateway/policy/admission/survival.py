@@ -86,6 +86,24 @@ class Table:
         return chances
 
 
+def lived(lengths: Floats, limit: float, tokens: float, generated: float) -> float:
+    """P(length > tokens | length > generated) of one answer, as a `Table` of it has it."""
+    last = max(float(lengths[-1]), _TINY)
+    later, earlier = np.interp((tokens, generated), lengths, _SURVIVAL[1:-1]).tolist()
+    return _tail(later, tokens, last, limit) / _tail(earlier, generated, last, limit)
+
+
+def _tail(chance: float, tokens: float, last: float, limit: float) -> float:
+    ratio: float = (last / max(tokens, last)) ** 2
+    return ratio * _NOTHING if tokens >= limit else chance * ratio
+
+
+def limit_of(lengths: Floats, limit: float) -> float:
+    """The limit of one answer, as a `Table` of it has it."""
+    last = float(lengths[-1])
+    return min(last, limit) if last <= lengths[-2] else limit
+
+
 def grid(horizon_tokens: int = 131_072, first_tokens: int = 16, ratio: float = 1.2) -> Floats:
     """Future steps at which a forecast is made: now, then ever further apart. 52 points as it stands."""
     count = int(np.ceil(np.log(horizon_tokens / first_tokens) / np.log(ratio))) + 1

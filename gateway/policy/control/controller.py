@@ -141,12 +141,12 @@ class Controller:
         estimate = self.lengths.estimate(features, limit)
         if terms.headroom:
             estimate = estimate.scaled(self.lengths.headroom(features))
-        need = replace(need, expected_tokens=asked.answers * estimate.mean)
-        lengths: tuple[int, ...] = ()
+        likely, lengths = 0, tuple[int, ...]()
         if terms.rule is Rule.FORECAST:
             likely = asked.answers * likely_growth(estimate, features.prompt_tokens)
-            need = replace(need, likely_tokens=min(likely, need.growth_tokens) if asked.declared else likely)
+            likely = min(likely, need.growth_tokens) if asked.declared else likely
             lengths = tuple(estimate.lengths.tolist())
+        need = replace(need, likely_tokens=likely, expected_tokens=asked.answers * estimate.mean)
         kin = self.lengths.number(features)
         plan = Plan(features, klass, asked.answers, need, estimate, limit, lengths, terms, kin)
         self.early.planned(need)
@@ -232,12 +232,19 @@ class Controller:
     ) -> ReserveRequest:
         """What a decode worker is asked for. `fleet` is looked at only where KV has to come from elsewhere."""
         need, plan = bid.need, bid.plan
-        request = ReserveRequest(gateway_id, name, need.prompt_tokens, need.growth_tokens, ttl_s, need.answers)
         if plan is None or not plan.lengths:
-            return request
-        due_s = arrival_s(path.path, need, fleet, self.pace.prompt_tokens_per_s)
-        return replace(
-            request, lengths=plan.lengths, limit_tokens=plan.limit_tokens, arrival_s=due_s, lengths_of=plan.kin
+            return ReserveRequest(gateway_id, name, need.prompt_tokens, need.growth_tokens, ttl_s, need.answers)
+        return ReserveRequest(
+            gateway_id,
+            name,
+            need.prompt_tokens,
+            need.growth_tokens,
+            ttl_s,
+            need.answers,
+            plan.lengths,
+            plan.limit_tokens,
+            arrival_s(path.path, need, fleet, self.pace.prompt_tokens_per_s),
+            plan.kin,
         )
 
     def not_granted(self, bid: Bid, worker_id: str, refusal: Refusal) -> None:
