@@ -21,7 +21,7 @@ from benchmarks.validity import exact
 from benchmarks.validity.cell import Cell
 from benchmarks.validity.contest import LAYOUTS, Question, cells
 from benchmarks.validity.table import HEAD, exactness, explained, noise, row
-from benchmarks.validity.virtual import without_neighbours
+from benchmarks.validity.virtual import Virtual, without_neighbours
 from loadgen.arrivals.process import Arrivals, Kind
 from loadgen.experiment import Experiment
 from loadgen.workload.spec import Catalogue
@@ -32,6 +32,9 @@ class Part(StrEnum):
     LIVE = "live"
     EXACT = "exact"
 
+
+#: An engine alone would take all cores, and be another than the one in the table.
+ONE_THREAD = "--set engine.omp_threads=1"
 
 #: Points of attainment.
 BARS = {Part.REAL: 5.0, Part.LIVE: 2.0}
@@ -44,10 +47,10 @@ def main(
     keep: Annotated[Path | None, typer.Option(help="Where to write the table that is measured.")] = None,
     profile: Annotated[str, typer.Option(help="For live, instead of the table: a built-in profile.")] = "",
     workload: Annotated[str, typer.Option(help="As of loadgen.")] = WORKLOAD,
-    requests: Annotated[int, typer.Option(min=2, help="In every run.")] = 80,
-    scale: Annotated[float, typer.Option(help="Limits over the p90 of requests alone.")] = 1.5,
+    requests: Annotated[int, typer.Option(min=2, help="In every run.")] = 120,
+    scale: Annotated[float, typer.Option(help="Limits over the p90 of requests alone.")] = 2.0,
     seed: Annotated[int, typer.Option(help="Of times and lengths.")] = 1,
-    options: Annotated[str, typer.Option(help="Of tandem up, for the real engine.")] = OPTIONS,
+    options: Annotated[str, typer.Option(help="Of tandem up, for the real engine.")] = f"{OPTIONS} {ONE_THREAD}",
     engine: Annotated[str, typer.Option(help="The real engine, as options of tandem up.")] = "--engine vllm",
 ) -> None:
     """Prints a row as soon as it is measured."""
@@ -60,11 +63,11 @@ def main(
         if table is None and (Part.REAL in asked or (Part.LIVE in asked and not profile)):
             uvloop.run(measure(options, engine, measured))
         if Part.REAL in asked:
-            question = Question.of(f"file:{measured}", paced, scale, names)
+            question = Question.of(Virtual(f"file:{measured}", Path(folder)), paced, scale, names)
             holds &= uvloop.run(_against(Part.REAL, question, names, f"{options} {engine}"))
         if Part.LIVE in asked:
             lonely = profile or f"file:{without_neighbours(measured, Path(folder))}"
-            question = Question.of(lonely, paced, scale, names)
+            question = Question.of(Virtual(lonely, Path(folder)), paced, scale, names)
             holds &= uvloop.run(_against(Part.LIVE, question, names, f"--engine simulated --profile {lonely}"))
     if Part.EXACT in asked:
         say("virtual time against single steps")

@@ -1,12 +1,12 @@
 """Runs of live layouts, each held against the same requests in virtual time."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 from benchmarks.fidelity import Use, say
 from benchmarks.validity.cell import Case, Cell, cell
-from benchmarks.validity.virtual import knee, layout, limits, results
+from benchmarks.validity.virtual import Virtual
 from loadgen.arms.local import LocalArm
 from loadgen.experiment import Experiment
 from loadgen.slo.policy import Policy
@@ -20,26 +20,19 @@ LOADS = {"light": 0.5, "knee": 1.0, "above": 1.25}
 class Question:
     """The requests, what is good, and at which rates: all of it known from virtual time alone."""
 
-    profile: str
+    virtual: Virtual
     experiment: Experiment
     policy: Policy
     cases: tuple[Case, ...]
 
     @classmethod
-    def of(
-        cls,
-        profile: str,
-        experiment: Experiment,
-        scale: float,
-        names: Sequence[str],
-        loads: Mapping[str, float] = LOADS,
-    ) -> "Question":
-        policy = limits(layout(LAYOUTS["1 colocated"], profile), experiment.schedule(), scale)
+    def of(cls, virtual: Virtual, experiment: Experiment, scale: float, names: Sequence[str]) -> "Question":
+        policy = virtual.limits(LAYOUTS["1 colocated"], experiment.schedule(), scale)
         cases = []
         for name in names:
-            most = knee(layout(LAYOUTS[name], profile), experiment, policy)
-            cases += [Case(name, LAYOUTS[name], load, round(most * share, 3)) for load, share in loads.items()]
-        return cls(profile, experiment, policy, tuple(cases))
+            most = virtual.knee(LAYOUTS[name], experiment, policy)
+            cases += [Case(name, LAYOUTS[name], load, round(most * share, 3)) for load, share in LOADS.items()]
+        return cls(virtual, experiment, policy, tuple(cases))
 
     def of_layout(self, name: str) -> list[Case]:
         return [case for case in self.cases if case.layout == name]
@@ -56,5 +49,5 @@ async def cells(question: Question, name: str, engine: str) -> AsyncIterator[Cel
             use = Use()
             with use.counted():
                 live = await arm.observe(schedule, question.experiment.words_salt(case.rate, number))
-            simulated = await asyncio.to_thread(results, layout(case.words, question.profile), schedule)
+            simulated = await asyncio.to_thread(question.virtual.results, case.words, schedule)
             yield cell(case, live.results, simulated, question.policy, use.others)

@@ -14,11 +14,12 @@ from benchmarks.validity import exact
 from benchmarks.validity.cell import Case, Cell, cell
 from benchmarks.validity.contest import LAYOUTS, LOADS, Question
 from benchmarks.validity.table import HEAD, exactness, explained, row
-from benchmarks.validity.virtual import attainment, boundary, layout, limits, without_neighbours
+from benchmarks.validity.virtual import Virtual, boundary, slowdown, without_neighbours
 from engine.simulated.cost.catalog import table_of
 from engine.simulated.cost.table import read_table, write_table
 from loadgen.arrivals.process import Arrivals, Kind
 from loadgen.experiment import Experiment
+from loadgen.recalibrate.factors import Factors
 from loadgen.result import Ending, Result
 from loadgen.slo.policy import build_policy
 from loadgen.workload.family import fixed
@@ -93,15 +94,40 @@ def test_limits_that_nothing_keeps_have_no_boundary() -> None:
         boundary(lambda rate: False)
 
 
-def test_rates_and_limits_come_from_virtual_time_and_the_knee_is_where_attainment_breaks() -> None:
+def test_rates_and_limits_come_from_virtual_time_and_the_knee_is_where_attainment_breaks(tmp_path: Path) -> None:
     experiment = Experiment(fixed(200, 20), Arrivals(Kind.POISSON, rate=1.0), seed=1, count=20)
-    question = Question.of("toy", experiment, 1.2, ["1 colocated"])
+    virtual = Virtual("toy", tmp_path)
+    question = Question.of(virtual, experiment, 1.2, ["1 colocated"])
     assert [case.load for case in question.cases] == list(LOADS)
     _, knee, above = question.of_layout("1 colocated")
-    one = layout(knee.words, "toy")
-    assert attainment(one, experiment.schedule(knee.rate), question.policy) >= 0.85
-    assert attainment(one, experiment.schedule(above.rate * 4), question.policy) < 0.9
-    assert question.policy == limits(one, experiment.schedule(), 1.2)
+    assert virtual.attainment(knee.words, experiment.schedule(knee.rate), question.policy) >= 0.85
+    assert virtual.attainment(above.words, experiment.schedule(above.rate * 4), question.policy) < 0.9
+    assert question.policy == virtual.limits(knee.words, experiment.schedule(), 1.2)
+
+
+def test_engines_slow_each_other_down_for_as_long_as_both_compute() -> None:
+    sharing = {"decode": 1.1, "prefill": 1.2}
+    both = slowdown(sharing, [0.5, 0.5])
+    assert both.prefill == pytest.approx(1.1)
+    assert both.decode == pytest.approx(1.05)
+    assert both.link == 1.0
+    assert slowdown(sharing, [0.9]) == slowdown({}, [0.9, 0.9]) == Factors()
+
+
+def test_a_pair_with_neighbours_is_slower_and_one_engine_alone_is_not(tmp_path: Path) -> None:
+    shared = tmp_path / "shared.json"
+    write_table(replace(table_of("h200-sxm/llama-3.1-8b"), sharing={"decode": 1.5, "prefill": 1.5}), shared)
+    schedule = Experiment(fixed(100, 20), Arrivals(Kind.POISSON, rate=50.0), seed=1, count=10).schedule()
+    tables = (shared, without_neighbours(shared, tmp_path))
+
+    def ends_s(words: str) -> list[list[float]]:
+        found = (Virtual(f"file:{one}", tmp_path).results(words, schedule) for one in tables)
+        return [[result.end_s for result in results] for results in found]
+
+    beside, alone = ends_s("--colocated 2")
+    assert all(slow > quick for slow, quick in zip(beside, alone, strict=True))
+    beside, alone = ends_s("--colocated 1")
+    assert beside == alone
 
 
 def test_a_table_without_neighbours_differs_in_nothing_else(tmp_path: Path) -> None:
