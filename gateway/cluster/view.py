@@ -1,6 +1,7 @@
 """The cluster as the routing policy sees it, made anew only where something has changed."""
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 from gateway.cluster.worker import Worker
 from gateway.policy.prefix import BlockHashes
@@ -8,39 +9,57 @@ from gateway.policy.routing import DecodeCandidate, Fleet, Links, PrefillCandida
 
 
 class View:
-    """Every turn looks at every worker, and between two turns few of them change."""
+    """Every turn looks at all workers, and between two turns few of them change. Those say so (`Worker.touched`).
+
+    Workers go by their place in `ready`. One whose door is closed is looked at each time: it opens by itself.
+    """
 
     def __init__(self) -> None:
         self._fleet = Fleet((), (), {})
         self._ready: list[Worker] = []
-        self._seen: list[tuple[int, int]] = []  # version and cached tokens
+        self._changed: set[int] = set()
+        self._closed: set[int] = set()
+        self._caching: dict[
+            int, int
+        ] = {}  # of those that may have something cached: tokens of the prompt looked at last
         self._decodes: list[DecodeCandidate | None] = []
         self._prefills: list[PrefillCandidate | None] = []
-        self._closed = False
 
     def fleet(self, ready: Iterable[Worker], links: Mapping[str, Links], prefix: BlockHashes) -> Fleet:
         """With what each decode worker is believed to have cached of a prompt. The same one while nothing changes."""
         ready = list(ready)
-        seen = [(worker.version, _cached(worker, prefix) if worker.prefix else 0) for worker in ready]
         if ready != self._ready:
-            self._ready, self._seen = ready, [(-1, 0)] * len(ready)
-            self._decodes, self._prefills = [None] * len(ready), [None] * len(ready)
-        if seen != self._seen or self._closed or links is not self._fleet.links:
-            self._renew(seen)
-            decodes = tuple([one for one in self._decodes if one is not None])
-            prefills = tuple([one for one in self._prefills if one is not None])
-            self._fleet = Fleet(decodes, prefills, links)
-            self._closed = any(one.closed for one in decodes)
+            self._adopt(ready)
+        for at, tokens in self._caching.items():
+            if _cached(self._ready[at], prefix) != tokens:
+                self._changed.add(at)
+        if self._changed or self._closed or links is not self._fleet.links:
+            for at in self._changed | self._closed:
+                self._renew(at, prefix)
+            self._changed.clear()
+            decodes = [one for one in self._decodes if one is not None]
+            prefills = [one for one in self._prefills if one is not None]
+            self._fleet = Fleet(tuple(decodes), tuple(prefills), links)
         return self._fleet
 
-    def _renew(self, seen: list[tuple[int, int]]) -> None:
-        for at, (now, before) in enumerate(zip(seen, self._seen, strict=True)):
-            decode = self._decodes[at]
-            if now != before or (decode is not None and decode.closed):
-                worker = self._ready[at]
-                self._decodes[at] = worker.as_decode(now[1]) if worker.role.decodes else None
-                self._prefills[at] = worker.as_prefill() if worker.role.prefills else None
-        self._seen = seen
+    def _adopt(self, ready: list[Worker]) -> None:
+        self._ready, self._changed, self._closed = ready, set(range(len(ready))), set()
+        self._caching = {at: 0 for at, worker in enumerate(ready) if worker.prefix}
+        self._decodes, self._prefills = [None] * len(ready), [None] * len(ready)
+        for at, worker in enumerate(ready):
+            worker.touched = partial(self._changed.add, at)
+
+    def _renew(self, at: int, prefix: BlockHashes) -> None:
+        worker = self._ready[at]
+        if worker.prefix:
+            self._caching[at] = _cached(worker, prefix)
+        decode = worker.as_decode(self._caching.get(at, 0)) if worker.role.decodes else None
+        self._decodes[at] = decode
+        self._prefills[at] = worker.as_prefill() if worker.role.prefills else None
+        if decode is not None and decode.closed:
+            self._closed.add(at)
+        else:
+            self._closed.discard(at)
 
 
 def _cached(worker: Worker, prefix: BlockHashes) -> int:

@@ -1,6 +1,6 @@
 """One worker in one epoch, as this gateway knows it."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,10 +28,14 @@ class Connection:
     attachment: Attachment
 
 
+def _nobody_looks() -> None:
+    pass
+
+
 class Worker:
     """Facts and leases of one epoch. A new epoch is a new object; a mere reconnect is not.
 
-    `version` changes with everything that its candidates are made of, but for a closed door that opens with time.
+    `touched` is called with every change of what its candidates are made of, but for a closed door that opens with time.
     """
 
     def __init__(
@@ -43,12 +47,12 @@ class Worker:
         moved: Moved,
         changed: Callable[[], None],
     ) -> None:
-        self.version = 0
+        self.touched: Callable[[], None] = _nobody_looks
         self.info = info
         self.address = address
         self.state: WorkerState | None = None
         self.health = Health(config, clock, moved)
-        self.leases = LeaseBook(clock, lambda _: self._lease_returned(), self._touched)
+        self.leases = LeaseBook(clock, lambda _: self._lease_returned(), lambda: self.touched())
         self.prefix = PrefixIndex(info.blocks_total, info.block_size_tokens)
         self.connection: Connection | None = None
         self.owed: list[Release] = []  # not heard; said again until they are, in another epoch they are void
@@ -96,11 +100,16 @@ class Worker:
         """Asked for room in vain; not again before something has changed or `REOPEN_S` have passed."""
         self.leases.give_back(asked, quiet=True)
         self._door.refused(self._clock())
-        self._touched()
+        self.touched()
+
+    def has_cached(self, hashes: Sequence[int]) -> None:
+        """It has just computed or received these blocks."""
+        self.prefix.insert(hashes)
+        self.touched()
 
     def prefilled(self, tokens: int, seconds: float) -> None:
         self._speed.measured(tokens, seconds, self._clock())
-        self._touched()
+        self.touched()
 
     @property
     def blocks_free(self) -> int:
@@ -132,13 +141,10 @@ class Worker:
         outstanding = self.leases.tokens(LeaseKind.PREFILL)
         return PrefillCandidate(self.worker_id, self.role, outstanding, self._speed.tokens_per_s)
 
-    def _touched(self) -> None:
-        self.version += 1
-
     def _facts(self, blocks_total: int, blocks_taken: int) -> None:
         self._blocks_total = blocks_total or self.info.blocks_total
         self._blocks_taken = blocks_taken
-        self._touched()
+        self.touched()
         self._door.changed()
         self.leases.snapshot_arrived()
 

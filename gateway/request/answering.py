@@ -113,7 +113,7 @@ class Answering:
             record.prefill_compute_s = max(record.prefill_compute_s, delta.compute_s)
         self._tell()
         if self._keeps_prefixes:
-            self._worker.prefix.insert(self._prefix.hashes(self._worker.info.block_size_tokens))
+            self._worker.has_cached(self._prefix.hashes(self._worker.info.block_size_tokens))
         if self._ticket is not None and self._ticket.held:
             self._handed_off(self._ticket, delta)
 
@@ -151,7 +151,7 @@ class Answering:
         """What was generated is cached there, too: the next turn of a conversation begins with it."""
         if self._keeps_prefixes and running.merge.tokens:
             whole = PrefixKey((*self._prefix.tokens, *running.merge.tokens), self._prefix.salt)
-            self._worker.prefix.insert(whole.hashes(self._worker.info.block_size_tokens))
+            self._worker.has_cached(whole.hashes(self._worker.info.block_size_tokens))
 
     @property
     def _keeps_prefixes(self) -> bool:

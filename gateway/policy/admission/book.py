@@ -24,6 +24,7 @@ from gateway.policy.admission.risk import (
     outlook,
     quantile,
     shape_of,
+    shape_of_one,
 )
 from gateway.policy.admission.rows import Candidate, Rows
 from gateway.policy.admission.survival import Lengths, Table, grid
@@ -196,7 +197,7 @@ class KvBook:
 
     def _moments_of(self, candidate: Candidate) -> Floats:
         tokens, weights = self._shape_of(candidate)
-        moments = contribution_of_one(tokens[0], weights[0], candidate.prompt_tokens, self.block_size_tokens)
+        moments = contribution_of_one(tokens, weights, candidate.prompt_tokens, self.block_size_tokens)
         if candidate.answers != 1 or candidate.shared_blocks:
             moments *= candidate.answers
             moments[[M.MEAN, M.TOP]] += candidate.shared_blocks
@@ -257,13 +258,13 @@ class KvBook:
         limit = float(candidate.limit_tokens)
         if limit > _FAR * lengths[-1]:
             limit = _FAR ** ceil(log(limit, _FAR))  # hardly any answer comes so far, and more of them meet
-        key = (lengths.tobytes(), limit, arrival, candidate.generated_tokens)
+        started = float(arrival - candidate.generated_tokens)
+        group = int(group_of(float(candidate.generated_tokens)))
+        spread, stretch = float(self._spread[group]), float(self._stretch[group])
+        key = (lengths.tobytes(), limit, started, spread, stretch)
         shape = self._shapes.get(key)
         if shape is None:
-            table = Table(lengths[None, :], np.array([[limit]]))
-            started = np.array([[float(arrival - candidate.generated_tokens)]])
-            young = group_of(np.array([[float(candidate.generated_tokens)]]))
-            shape = shape_of(table, started, 0.0, self.steps, self._spread[young], self._stretch[young])
+            shape = shape_of_one(lengths, limit, started, self.steps, spread, stretch)
             if len(self._shapes) >= _SHAPES:
                 self._shapes.clear()
             self._shapes[key] = shape
@@ -295,7 +296,6 @@ class KvBook:
         stretch, spread = error.stretch, error.spread
         if max(np.abs(stretch - self._stretch).max(), np.abs(spread - self._spread).max()) > _MOVED:
             self._spread, self._stretch = spread, stretch
-            self._shapes.clear()
 
     def _expected_endings(self, here: slice, table: Table) -> Floats:
         group = group_of(self.rows.counted[here])

@@ -26,7 +26,7 @@ GROUPS = len(AGES) + 1
 _TINY = 1e-9
 
 
-def group_of(generated: Floats) -> NDArray[np.intp]:
+def group_of(generated: Floats | float) -> NDArray[np.intp]:
     return np.searchsorted(AGES, generated, side="right")
 
 

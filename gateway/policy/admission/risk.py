@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gateway.policy.admission.survival import Table
+from gateway.policy.admission.survival import Table, limit_of, outlived
 from gateway.policy.estimate.estimate import Floats
 
 _NORMAL = NormalDist()
@@ -89,6 +89,29 @@ def shape_of(
     weights[:, M.THIRD] = weights[:, M.VARIANCE] * (1.0 - 2.0 * alive)
     weights[:, M.COMMON] = longer - alive
     weights[:, M.TOP] = alive > _NEGLIGIBLE
+    return tokens, weights
+
+
+def shape_of_one(
+    lengths: Floats, limit: float, started: float, steps: Floats, spread: float, stretch: float
+) -> tuple[Floats, Floats]:
+    """The same of one answer, now being 0: K and M x K."""
+    tokens = steps - started
+    limit = limit_of(lengths, limit)
+    end = int(tokens.searchsorted(limit))
+    np.minimum(tokens[:end], limit - 1.0, out=tokens[:end])
+    if 0 < end < len(tokens):
+        tokens[end] = limit - 1.0
+    alive, longer = outlived(lengths, limit, tokens, max(0.0, -started), stretch, stretch * (1.0 + spread))
+    weights = np.empty((COUNT, len(steps)))
+    weights[M.MEAN] = alive
+    np.subtract(1.0, alive, out=weights[M.VARIANCE])
+    weights[M.VARIANCE] *= alive
+    np.multiply(alive, -2.0, out=weights[M.THIRD])
+    weights[M.THIRD] += 1.0
+    weights[M.THIRD] *= weights[M.VARIANCE]
+    np.subtract(longer, alive, out=weights[M.COMMON])
+    weights[M.TOP] = alive > _NEGLIGIBLE
     return tokens, weights
 
 

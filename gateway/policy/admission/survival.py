@@ -87,15 +87,30 @@ class Table:
 
 
 def lived(lengths: Floats, limit: float, tokens: float, generated: float) -> float:
-    """P(length > tokens | length > generated) of one answer, as a `Table` of it has it."""
+    """P(length > tokens | length > generated) of one answer, as a `Table` of it has it. `limit` is `limit_of` it."""
+    return _beyond(lengths, limit, tokens) / _beyond(lengths, limit, generated)
+
+
+def outlived(lengths: Floats, limit: float, tokens: Floats, generated: float, *stretches: float) -> Floats:
+    """The same at many tokens, ascending, and as if every length were so many times as long: stretches x K."""
     last = max(float(lengths[-1]), _TINY)
-    later, earlier = np.interp((tokens, generated), lengths, _SURVIVAL[1:-1]).tolist()
-    return _tail(later, tokens, last, limit) / _tail(earlier, generated, last, limit)
+    asked = tokens / np.array(stretches)[:, None]
+    chances: Floats = np.interp(asked, lengths, _SURVIVAL[1:-1])
+    ratio = last / np.maximum(asked, last)
+    ratio *= ratio
+    chances *= ratio
+    if generated > 0.0 or lengths[0] <= 0.0:
+        chances /= np.array([_beyond(lengths, limit, generated / stretch) for stretch in stretches])[:, None]
+        np.minimum(chances, 1.0, out=chances)
+    chances[:, tokens.searchsorted(limit) :] = _NOTHING
+    chances[:, : tokens.searchsorted(generated, side="right")] = 1.0
+    return chances
 
 
-def _tail(chance: float, tokens: float, last: float, limit: float) -> float:
+def _beyond(lengths: Floats, limit: float, tokens: float) -> float:
+    last = max(float(lengths[-1]), _TINY)
     ratio: float = (last / max(tokens, last)) ** 2
-    return ratio * _NOTHING if tokens >= limit else chance * ratio
+    return ratio * _NOTHING if tokens >= limit else ratio * float(np.interp(tokens, lengths, _SURVIVAL[1:-1]))
 
 
 def limit_of(lengths: Floats, limit: float) -> float:

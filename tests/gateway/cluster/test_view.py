@@ -69,7 +69,8 @@ def test_a_door_that_was_shut_by_a_refusal_is_seen_to_open_with_time() -> None:
 def test_each_prompt_sees_what_is_cached_of_it() -> None:
     scene = Scene()
     prompt, other = PrefixKey(range(64), ""), PrefixKey(range(100, 164), "")
-    scene.one.prefix.insert(prompt.hashes(16))
+    assert [decode.cached_tokens for decode in scene.fleet(prompt).decodes] == [0, 0]
+    scene.one.has_cached(prompt.hashes(16))
     for prefix, cached in ((prompt, 64), (other, 0), (prompt, 64)):
         assert [decode.cached_tokens for decode in scene.fleet(prefix).decodes] == [cached, 0]
 
