@@ -27,12 +27,13 @@ _NOBODY = Candidate("", 0, Estimate.exactly(1), 1)
 class Admission:
     """The worker's own knobs (docs/admission.md): whoever asks, the same capacity is promised by one rule.
 
-    `pool_share`: of all blocks, held back for what goes wrong. `spread`: of the common error of all lengths, at least;
-    `learn`: more of it, and a bias, from the answers that end, and less of `epsilon` from overruns that came. `rule`:
+    `pool_share`: of all blocks, held back for what goes wrong. `spread`: of the common error of all lengths, before any
+    have ended;
+    `learn`: that error and a bias from the answers that end, and less of `epsilon` from overruns that came. `rule`:
     another rule in place of ours, to compare.
     """
 
-    epsilon: float = 0.1
+    epsilon: float = 0.05
     pool_share: float = 0.02
     spread: float = 0.1
     learn: bool = True
