@@ -1,6 +1,6 @@
 """What one admission costs on the path that serves, in microseconds of CPU time.
 
-    python -m benchmarks.admission_cost [--workers 64] [--running 1000] [--queued 10000] [--decisions 2000] [--json]
+    python -m benchmarks.admission_cost [--workers 64] [--running 1000] [--queued 10000] [--decisions 2000] [--runs 3]
 
 `plan` is what the gateway makes of a newcomer, `turn` the head of the fair line and the choice among all workers, `reserve`
 the decision of the chosen worker's ledger by its error budget. `admission` is all three. `place()` alone is timed in turn
@@ -37,7 +37,7 @@ from gateway.policy.estimate import Features, FinishedBy
 from gateway.policy.prefix import BlockHashes, PrefixKey
 from gateway.policy.routing import Fleet, Path, Placement, Rules, place
 from gateway.policy_config import PolicyConfig
-from proto.reservation import Reservation
+from proto.reservation import Refusal, Reservation
 
 T = TypeVar("T")
 
@@ -79,10 +79,11 @@ class Scene:
         self.tend_us = 0.0
         self._open = True
         while len(self.holds) < running:
-            self.reserve(self.bid(), f"w{len(self.holds) % workers}")
+            bid, worker = self.bid(self.newcomer()), f"w{len(self.holds) % workers}"
+            self.start(bid, worker, self.reserve(bid, worker))
         self._open = False
         while len(self.dispatch) < queued:
-            self.enter(self.bid())
+            self.enter(self.bid(self.newcomer()))
         self._open = True
 
     def view(self, prefix: BlockHashes) -> Fleet:
@@ -105,10 +106,13 @@ class Scene:
             plain_state(blocks=BLOCKS, reserved=ledger.reserved_blocks, promised=promised, pool=pool)
         )
 
-    def bid(self) -> Bid:
+    def newcomer(self) -> Asked:
         prompt = int(min(30_000, self._random.lognormvariate(6.5, 1.2))) + 1
         features = Features("m", prompt, effort=self._random.choice(list(EFFORTS)))
-        plan = self.controller.plan(Asked(features, 1, 32_768, True, WINDOW, BLOCKS * SIZE))
+        return Asked(features, 1, 32_768, True, WINDOW, BLOCKS * SIZE)
+
+    def bid(self, asked: Asked) -> Bid:
+        plan = self.controller.plan(asked)
         arrival = self.dispatch.arrive()
         bid = Bid(f"r{arrival}", plan.need, PrefixKey((), ""), arrival, plan=plan)
         bid.claim = self.controller.claim(plan)
@@ -124,17 +128,20 @@ class Scene:
         assert isinstance(placement, Placement)
         return ask.bid, placement
 
-    def reserve(self, bid: Bid, worker: str) -> None:
+    def reserve(self, bid: Bid, worker: str) -> Reservation | Refusal:
         placement = Placement(worker, Path.COLOCATED, "")
         request = self.controller.reserve(
             bid, "g", f"{bid.request_id}-r1", 60.0, placement, lambda: self.view(bid.prefix)
         )
-        ledger, leases = self.ledgers[worker], self.workers[worker].leases
+        return self.ledgers[worker].reserve(request, LOAD)
+
+    def start(self, bid: Bid, worker: str, reply: Reservation | Refusal) -> None:
+        """The gateway notes what was granted, and the answer runs."""
+        leases = self.workers[worker].leases
         lease = leases.take(LeaseKind.RESERVATION, bid.request_id, ttl_s=60.0, blocks=bid.need.likely_blocks(SIZE))
-        reply = ledger.reserve(request, LOAD)
         if isinstance(reply, Reservation):
             leases.granted(lease, reply.blocks)
-            hold = ledger.start(reply.reservation_id, "g", request.prompt_tokens)
+            hold = self.ledgers[worker].start(reply.reservation_id, "g", bid.need.prompt_tokens)
             assert hold is not None
             self.holds.append(hold)
 
@@ -162,9 +169,10 @@ def measure(scene: Scene, decisions: int) -> dict[str, list[float]]:
     taken: dict[str, list[float]] = {"admission": [], "plan": [], "turn": [], "reserve": [], "place": [], "tend": []}
     for at in range(decisions + 50):
         scene.pass_time()
-        newcomer, plan = timed(scene.bid)
+        newcomer, plan = timed(partial(scene.bid, scene.newcomer()))
         (bid, placement), turn = timed(scene.turn)
-        _, reserve = timed(partial(scene.reserve, bid, placement.worker_id))
+        reply, reserve = timed(partial(scene.reserve, bid, placement.worker_id))
+        scene.start(bid, placement.worker_id, reply)
         _, alone = timed(partial(place, bid.need, scene.view(bid.prefix), RULES))
         scene.enter(newcomer)
         if at >= 50:
@@ -173,6 +181,15 @@ def measure(scene: Scene, decisions: int) -> dict[str, list[float]]:
             ):
                 taken[name].append(spent)
     return taken
+
+
+def least(one: dict[str, list[float]], other: dict[str, list[float]]) -> dict[str, list[float]]:
+    """Of each decision in two runs that are alike the time that it takes by itself. Neighbours only ever add to it."""
+    if not one:
+        return other
+    parts = {name: list(map(min, one[name], other[name])) for name in other}
+    parts["admission"] = [sum(each) for each in zip(parts["plan"], parts["turn"], parts["reserve"], strict=True)]
+    return parts
 
 
 def summary(taken: dict[str, list[float]]) -> dict[str, dict[str, float]]:
@@ -191,16 +208,21 @@ def main() -> None:
     parser.add_argument("--queued", type=int, default=10_000)
     parser.add_argument("--decisions", type=int, default=2_000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--runs", type=int, default=1, help="alike; of each decision the least time counts")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    scene = Scene(options.workers, options.running, options.queued, options.seed)
-    calm_collector()
-    rows = summary(measure(scene, options.decisions))
+    taken: dict[str, list[float]] = {}
+    for _ in range(options.runs):
+        scene = Scene(options.workers, options.running, options.queued, options.seed)
+        calm_collector()
+        taken = least(taken, measure(scene, options.decisions))
+    rows = summary(taken)
     if options.json:
         print(json.dumps(rows, indent=2))
         return
     print(
-        f"{options.workers} workers, {options.running} running, {options.queued} queued, {options.decisions} decisions"
+        f"{options.workers} workers, {options.running} running, {options.queued} queued, {options.decisions} decisions, "
+        f"the least of {options.runs} runs"
     )
     print(f"{'':20} {'p50':>10} {'p99':>10}   microseconds of CPU time")
     for name, row in rows.items():

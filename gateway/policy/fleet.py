@@ -173,7 +173,7 @@ class Fleet:
 
     def __post_init__(self) -> None:
         # once, and not for each decode worker
-        object.__setattr__(self, "dedicated", any(worker.role is Role.PREFILL for worker in self.prefills))
+        object.__setattr__(self, "dedicated", Role.PREFILL in [worker.role for worker in self.prefills])
         object.__setattr__(self, "_orders", {})
 
     def order(self, *, forecast: bool) -> Order | None:

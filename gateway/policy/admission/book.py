@@ -8,7 +8,6 @@ Anchor: the Past-Future scheduler (arXiv 2507.10150), which looks at every futur
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from math import ceil, log
 
 import numpy as np
 
@@ -24,9 +23,9 @@ from gateway.policy.admission.risk import (
     outlook,
     quantile,
     shape_of,
-    shape_of_one,
 )
 from gateway.policy.admission.rows import Candidate, Rows
+from gateway.policy.admission.shapes import shape_like
 from gateway.policy.admission.survival import Lengths, Table, grid
 from gateway.policy.estimate.estimate import LEVELS, Floats
 
@@ -37,10 +36,6 @@ _LIFE_SHARE, _OLDEST_STEPS = 1 / 64, 64
 _GRID = grid()
 _MEDIAN = int(np.searchsorted(LEVELS, 0.5))
 _BLOCK = 16
-#: A limit that is beyond the longest length by more than this factor is taken for the next power of it.
-_FAR = 2.0
-#: So many shapes of classes are kept.
-_SHAPES = 512
 #: A change of the common error by less than this is not worth a new curve.
 _MOVED = 0.05
 
@@ -85,7 +80,6 @@ class KvBook:
         self._spread = np.full(GROUPS, spread) if error is None else error.spread
         self._stretch = np.ones(GROUPS) if error is None else error.stretch
         self._refresh_steps = refresh_steps
-        self._shapes: dict[Hashable, tuple[Floats, Floats]] = {}
         self._latest: dict[Hashable, Latest] = {}
         self._drawn = self._ends = 0
         self._told: set[Hashable] = set()  # classes of which something new was said since the curve was drawn
@@ -196,7 +190,14 @@ class KvBook:
         return self._asked[1]
 
     def _moments_of(self, candidate: Candidate) -> Floats:
-        tokens, weights = self._shape_of(candidate)
+        lengths = np.asarray(candidate.estimate.lengths, dtype=np.float64)
+        # To the block: a step more or less makes no difference, and more of them meet.
+        started = _BLOCK * round(candidate.arrival_steps / _BLOCK) - candidate.generated_tokens
+        group = int(group_of(float(candidate.generated_tokens)))
+        spread, stretch = float(self._spread[group]), float(self._stretch[group])
+        tokens, weights = shape_like(
+            lengths, float(candidate.limit_tokens), float(started), self.steps, spread, stretch
+        )
         moments = contribution_of_one(tokens, weights, candidate.prompt_tokens, self.block_size_tokens)
         if candidate.answers != 1 or candidate.shared_blocks:
             moments *= candidate.answers
@@ -249,26 +250,6 @@ class KvBook:
             quantile(self.totals, budget.z, budget.epsilon) + self.fixed_blocks,
             self.outlook_of(self.totals, budget),
         )
-
-    def _shape_of(self, candidate: Candidate) -> tuple[Floats, Floats]:
-        """Requests of one class differ by their prompts alone: what does not depend on these is kept."""
-        lengths = np.asarray(candidate.estimate.lengths, dtype=np.float64)
-        # To the block: a step more or less makes no difference, and more of them meet.
-        arrival = _BLOCK * round(candidate.arrival_steps / _BLOCK)
-        limit = float(candidate.limit_tokens)
-        if limit > _FAR * lengths[-1]:
-            limit = _FAR ** ceil(log(limit, _FAR))  # hardly any answer comes so far, and more of them meet
-        started = float(arrival - candidate.generated_tokens)
-        group = int(group_of(float(candidate.generated_tokens)))
-        spread, stretch = float(self._spread[group]), float(self._stretch[group])
-        key = (lengths.tobytes(), limit, started, spread, stretch)
-        shape = self._shapes.get(key)
-        if shape is None:
-            shape = shape_of_one(lengths, limit, started, self.steps, spread, stretch)
-            if len(self._shapes) >= _SHAPES:
-                self._shapes.clear()
-            self._shapes[key] = shape
-        return shape
 
     def _moments(self, here: slice, table: Table) -> Floats:
         rows = self.rows

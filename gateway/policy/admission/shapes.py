@@ -1,0 +1,35 @@
+"""Shapes of candidates that are asked for again and again: requests of one class differ by their prompts alone. Pure."""
+
+from functools import lru_cache
+from math import ceil, log
+
+import numpy as np
+
+from gateway.policy.admission.risk import shape_of_one
+from gateway.policy.estimate.estimate import Floats
+
+#: A limit that is beyond the longest length by more than this factor is taken for the next power of it.
+_FAR = 2.0
+#: Spread and stretch are taken to so much.
+_FINE = 0.05
+
+
+def shape_like(
+    lengths: Floats, limit: float, started: float, steps: Floats, spread: float, stretch: float
+) -> tuple[Floats, Floats]:
+    """`shape_of_one` with figures so round that many candidates have the same ones. Not to be written to."""
+    if limit > _FAR * lengths[-1]:
+        limit = _FAR ** ceil(log(limit, _FAR))  # hardly any answer comes so far
+    # Never less spread than there is: rounded down it might be none.
+    rough = _FINE * ceil(spread / _FINE - 1e-6), _FINE * round(stretch / _FINE)
+    return _kept(lengths.tobytes(), limit, started, steps.tobytes(), *rough)
+
+
+@lru_cache(maxsize=2048)
+def _kept(
+    lengths: bytes, limit: float, started: float, steps: bytes, spread: float, stretch: float
+) -> tuple[Floats, Floats]:
+    shape = shape_of_one(np.frombuffer(lengths), limit, started, np.frombuffer(steps), spread, stretch)
+    for part in shape:
+        part.setflags(write=False)
+    return shape
