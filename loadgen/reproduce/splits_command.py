@@ -65,7 +65,7 @@ def reproduce_splits(jobs: int, out: Path | None, watch: Watch, console: Console
 
 
 def _tell(console: Console, done: int, total: int, what: str) -> None:
-    console.print(f"[dim]{done} of {total}[/dim]  {what}", highlight=False)
+    console.print(f"[dim]{done} of {total}[/dim]  {what}", highlight=False, emoji=False)
 
 
 def _key(contest: Contest) -> str:

@@ -28,38 +28,44 @@ class Curve:
             return self.ys[0]
         return self.ys[k] + (x - self.xs[k]) * self.slopes[k]
 
-    def _segment(self, x: float) -> tuple[float, float, float]:
-        """Value and slope at x, and where that slope ends."""
-        k = bisect_right(self.xs, x) - 1
-        if k < 0:
-            return self.ys[0], 0.0, self.xs[0]
-        end = self.xs[k + 1] if k < self._last else float("inf")
-        return self.ys[k] + (x - self.xs[k]) * self.slopes[k], self.slopes[k], end
-
     def run(self, start: float, stride: float, count: int, base: float = 0.0) -> float:
         """Sum of base + at(start + k * stride) for k in range(count), by arithmetic series between knots."""
-        total, x, left = base * count, start, count
+        xs, last, total, x, left = self.xs, self._last, base * count, start, count
+        k = bisect_right(xs, x) - 1
         while left > 0:
-            value, slope, end = self._segment(x)
-            terms = left if end == float("inf") else min(left, max(1, ceil((end - x) / stride)))
+            terms, value, slope = left, self.ys[k] if k >= 0 else self.ys[0], 0.0
+            if k >= 0:
+                slope = self.slopes[k]
+                value += (x - xs[k]) * slope
+            if k < last:
+                inside = ceil((xs[k + 1] - x) / stride)
+                if inside < left:
+                    terms = inside if inside > 1 else 1
             total += terms * value + slope * stride * (terms * (terms - 1) / 2)
-            x += terms * stride
             left -= terms
+            x += terms * stride
+            while k < last and xs[k + 1] <= x:
+                k += 1
         return total
 
     def run_within(self, start: float, stride: float, budget: float, base: float, most: int) -> int:
         """The largest count up to `most` with run(start, stride, count, base) <= budget."""
-        done, x, left = 0, start, budget
+        xs, last, done, x, left = self.xs, self._last, 0, start, budget
+        k = bisect_right(xs, x) - 1
         while done < most:
-            value, slope, end = self._segment(x)
-            terms = most - done
-            if end != float("inf"):
-                terms = min(terms, max(1, ceil((end - x) / stride)))
+            terms, value, slope = most - done, self.ys[k] if k >= 0 else self.ys[0], 0.0
+            if k >= 0:
+                slope = self.slopes[k]
+                value += (x - xs[k]) * slope
+            if k < last:
+                terms = min(terms, max(1, ceil((xs[k + 1] - x) / stride)))
             first, rise = base + value, slope * stride
             cost = terms * first + rise * (terms * (terms - 1) / 2)
             if cost > left:
                 return done + _terms_within(first, rise, left, terms)
             done, x, left = done + terms, x + terms * stride, left - cost
+            while k < last and xs[k + 1] <= x:
+                k += 1
         return most
 
 
