@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from tests.e2e.answers import completion, prompt, texts
-from tests.e2e.stack import Stack, another_gateway, up
+from tests.e2e.stack import JsonObject, Stack, another_gateway, up
 from tests.models import tiny_llama
 from tests.waiting import HANG_S
 
@@ -22,6 +22,16 @@ def moved(stack: Stack) -> dict[tuple[str, str], tuple[int, int]]:
     return {(p["prefill_worker"], p["decode_worker"]): (p["transfers"], p["bytes"]) for p in stack.pairs()}
 
 
+def paired(status: JsonObject) -> bool:
+    """The gateway is ready as soon as one worker is."""
+    pairs, workers = status["pairs"], status["workers"]
+    return (
+        len(pairs) == 2
+        and {each["state"] for each in pairs} == {"usable"}
+        and all(each["status"] == "ready" for each in workers)
+    )
+
+
 def ways_of(url: str) -> dict[str, int]:
     """Prompts by the way that the policy chose."""
     ways: dict[str, int] = httpx.get(f"{url}/tandem/v1/status", timeout=HANG_S).json()["policy"]["roles"]["ways"]
@@ -37,6 +47,7 @@ async def test_some_are_handed_over_and_some_are_not_and_all_are_right(
     bodies = [completion(prompt(length, seed=length), ANSWER_TOKENS) for length in LENGTHS]
     with up(tmp_path_factory.mktemp("fluid"), *options, *flags) as stack:
         there, back = ("colocated-0", "colocated-1"), ("colocated-1", "colocated-0")
+        stack.wait("both workers", paired, HANG_S)
         before, ways_before = moved(stack), ways_of(stack.url)
         answers = await texts(stack.url, bodies, at_once=len(bodies))
         stack.wait_idle()
