@@ -129,17 +129,16 @@ Links = Mapping[str, Link]
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """Decode workers by the share of their KV that is free now, the most first. `sizes`: tokens of a block, as they occur;
+class Room:
+    """The share of their KV that is free now, of all decode workers. `sizes`: tokens of a block, as they occur;
     `most_blocks`: of the largest worker."""
 
-    decodes: tuple[DecodeCandidate, ...]
-    shares: tuple[float, ...]
+    shares: list[float]
     sizes: frozenset[int]
     most_blocks: int
 
     @classmethod
-    def of(cls, decodes: tuple[DecodeCandidate, ...], *, forecast: bool) -> "Order | None":
+    def of(cls, decodes: tuple[DecodeCandidate, ...], *, forecast: bool) -> "Room | None":
         """By what forecasts leave, or by what is not reserved. None where some have told theirs and others have not."""
         told = [one.headroom_blocks for one in decodes] if forecast else []
         rooms = [blocks for blocks in told if blocks is not None]
@@ -149,13 +148,20 @@ class Order:
             return None
         totals = [one.blocks_total for one in decodes]
         shares = [room / (total or 1) for room, total in zip(rooms, totals, strict=True)]
-        ranks = sorted(range(len(shares)), key=shares.__getitem__, reverse=True)
-        sizes = frozenset([one.block_size_tokens for one in decodes])
-        return cls(tuple([decodes[at] for at in ranks]), tuple([shares[at] for at in ranks]), sizes, max(totals))
+        return cls(shares, frozenset([one.block_size_tokens for one in decodes]), max(totals))
 
     def least_share(self, need: Need) -> float:
         """What the need takes of any of them, at least."""
         return min([need.likely_blocks(size) for size in self.sizes]) / max(1, self.most_blocks)
+
+    def first(self) -> int:
+        """The place of the one with the most."""
+        return self.shares.index(max(self.shares))
+
+    def down_to(self, share: float) -> list[int]:
+        """The places of all that have so much, the most first."""
+        found = [at for at, each in enumerate(self.shares) if each >= share]
+        return sorted(found, key=self.shares.__getitem__, reverse=True) if len(found) > 1 else found
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,18 +175,18 @@ class Fleet:
     prefills: tuple[PrefillCandidate, ...]
     links: Mapping[str, Links]
     dedicated: bool = field(init=False)
-    _orders: dict[bool, Order | None] = field(init=False, repr=False, compare=False)
+    _rooms: dict[bool, Room | None] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         # once, and not for each decode worker
         object.__setattr__(self, "dedicated", Role.PREFILL in [worker.role for worker in self.prefills])
-        object.__setattr__(self, "_orders", {})
+        object.__setattr__(self, "_rooms", {})
 
-    def order(self, *, forecast: bool) -> Order | None:
-        """The decode workers by the room they have; None where some have told their forecast and others have not."""
-        if forecast not in self._orders:
-            self._orders[forecast] = Order.of(self.decodes, forecast=forecast)
-        return self._orders[forecast]
+    def room(self, *, forecast: bool) -> Room | None:
+        """What room the decode workers have; None where some have told their forecast and others have not."""
+        if forecast not in self._rooms:
+            self._rooms[forecast] = Room.of(self.decodes, forecast=forecast)
+        return self._rooms[forecast]
 
     def partners(self, decode_worker: str) -> list[PrefillCandidate]:
         links = self.links.get(decode_worker, {})

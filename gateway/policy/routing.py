@@ -13,8 +13,8 @@ from gateway.policy.fleet import (
     Link,
     Links,
     Need,
-    Order,
     PrefillCandidate,
+    Room,
 )
 from proto.worker import Role
 
@@ -152,10 +152,10 @@ def place(need: Need, fleet: Fleet, rules: Rules, avoid: Collection[str] = (), n
 
     `avoid` names workers to use only if there is no other; `never` those that said they will never take it.
     """
-    order = fleet.order(forecast=need.likely_tokens > 0) if fleet.decodes else None
-    decode = None if order is None else _roomiest(need, fleet, order, rules, avoid, never)
+    room = fleet.room(forecast=need.likely_tokens > 0) if fleet.decodes else None
+    decode = None if room is None else _roomiest(need, fleet, room, rules, avoid, never)
     if decode is None:
-        if order is not None and not avoid:
+        if room is not None and not avoid:
             return _nobody(need, fleet, rules, never)
         fitting = able_to_decode(need, fleet, rules, never)
         if isinstance(fitting, Wait | NoRoute):
@@ -178,18 +178,26 @@ def _best(need: Need, fitting: list[DecodeCandidate], avoid: Collection[str]) ->
 
 
 def _roomiest(
-    need: Need, fleet: Fleet, order: Order, rules: Rules, avoid: Collection[str], never: Collection[str]
+    need: Need, fleet: Fleet, room: Room, rules: Rules, avoid: Collection[str], never: Collection[str]
 ) -> DecodeCandidate | None:
     """The best of those not to be avoided, without a look at each: most room first, until nobody left can have more."""
-    best, most, least = None, (-inf, 0), order.least_share(need)
-    for share, decode in zip(order.shares, order.decodes, strict=True):
-        if share - least < most[0] - _ROUNDING:
-            break
+
+    def rank(at: int) -> tuple[float, int] | None:
+        decode = fleet.decodes[at]
         if decode.closed or decode.worker_id in avoid or not _takes(decode, need, fleet, rules, never):
-            continue
-        rank = (decode.free_after(need) / max(1, decode.blocks_total), decode.cached_tokens)
-        if rank > most:
-            best, most = decode, rank
+            return None
+        return decode.free_after(need) / max(1, decode.blocks_total), decode.cached_tokens
+
+    first, least = room.first(), room.least_share(need) - _ROUNDING
+    most = rank(first)
+    if most is not None and room.down_to(most[0] + least) == [first]:
+        return fleet.decodes[first]
+    best, most = None, (-inf, 0)
+    for at in room.down_to(-inf):
+        if room.shares[at] - least < most[0]:
+            break
+        if (its := rank(at)) is not None and its > most:
+            best, most = fleet.decodes[at], its
     return best
 
 
