@@ -42,7 +42,7 @@ WORKLOAD = "azure-conv scale-input=0.08 scale-output=0.15 max-input=384 max-outp
 OPTIONS = "--model SmolLM2-135M-Instruct --kv-cache-gib 1"
 #: Cores that others may use on average before a run says that its machine was not quiet.
 QUIET_CORES = 0.15
-GRID = "--batches 1,2,4,8 --contexts 64,320 --lengths 8,16,32,64,128,192,256 --repeats 3 --pair"
+GRID = "--batches 1,2,4,8 --contexts 64,320 --lengths 8,16,32,64,128,192,256 --repeats 3"
 
 
 def sliced(schedule: Schedule, parts: int) -> list[Schedule]:
@@ -143,10 +143,10 @@ async def run(args: argparse.Namespace, table: Path) -> Run:
     return Run(compare(gathered["real"], gathered["simulated"], slos(base["real"])), unloaded, use, facts)
 
 
-async def measure(options: str, engine: str, table: Path) -> None:
-    """`tandem profile` in a process of its own, with the settings of the layout to come."""
+async def measure(options: str, engine: str, table: Path, *, pair: bool = True) -> None:
+    """`tandem profile` in a process of its own, with the settings of the layout to come; `pair`: of engines with a neighbour."""
     say("measuring the engine: tandem profile")
-    words = shlex.split(f"{GRID} {options} {engine}")
+    words = shlex.split(f"{GRID} {'--pair' if pair else ''} {options} {engine}")
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tandem", "profile", "--out", str(table), *words, stdout=sys.stderr
     )

@@ -1,7 +1,7 @@
 """`python -m benchmarks.validity`: the fleet simulator against the real engine, and against its own engine in real time.
 
 Three layouts at three rates each: half the knee, at it, and a quarter above. Limits and rates come from virtual time
-alone, with a table that is measured first on this machine's real engine, so that no truth is used to choose them. The
+alone, with tables that are measured first on this machine's real engine (alone, and beside another), so that no truth is used to choose them. The
 same requests then go to the real engine behind a real gateway (`real`), to the simulated engine in real time behind a
 real gateway (`live`), and through virtual time. `exact` runs the tests that hold virtual time against single steps.
 Ends with status 1 when attainment is off by more than 5 points (real) or 2 (live), or when a step differs.
@@ -19,9 +19,9 @@ import uvloop
 from benchmarks.fidelity import OPTIONS, WORKLOAD, measure, say
 from benchmarks.validity import exact
 from benchmarks.validity.cell import Cell
-from benchmarks.validity.contest import LAYOUTS, Question, cells
+from benchmarks.validity.contest import ALONE, LAYOUTS, Question, cells
 from benchmarks.validity.table import HEAD, exactness, explained, noise, row
-from benchmarks.validity.virtual import Virtual, without_neighbours
+from benchmarks.validity.virtual import Virtual
 from loadgen.arrivals.process import Arrivals, Kind
 from loadgen.experiment import Experiment
 from loadgen.workload.spec import Catalogue
@@ -43,8 +43,7 @@ BARS = {Part.REAL: 5.0, Part.LIVE: 2.0}
 def main(
     parts: Annotated[str, typer.Option(help=f"Of {', '.join(Part)}.")] = ",".join(Part),
     layouts: Annotated[str, typer.Option(help=f"Of {', '.join(LAYOUTS)}.")] = ",".join(LAYOUTS),
-    table: Annotated[Path | None, typer.Option(help="Of tandem profile; measured first when not given.")] = None,
-    keep: Annotated[Path | None, typer.Option(help="Where to write the table that is measured.")] = None,
+    tables: Annotated[Path | None, typer.Option(help="Folder of the tables; what is not there is measured.")] = None,
     profile: Annotated[str, typer.Option(help="For live, instead of the table: a built-in profile.")] = "",
     workload: Annotated[str, typer.Option(help="As of loadgen.")] = WORKLOAD,
     requests: Annotated[int, typer.Option(min=2, help="In every run.")] = 120,
@@ -59,15 +58,17 @@ def main(
     paced = Experiment(Catalogue().mix([workload]), Arrivals(Kind.POISSON, rate=1.0), seed=seed, count=requests)
     holds = True
     with TemporaryDirectory(prefix="validity-") as folder:
-        measured = (table or keep or Path(folder) / "table.json").resolve()
-        if table is None and (Part.REAL in asked or (Part.LIVE in asked and not profile)):
-            uvloop.run(measure(options, engine, measured))
+        kept = tables or Path(folder)
         if Part.REAL in asked:
-            question = Question.of(Virtual(f"file:{measured}", Path(folder)), paced, scale, names)
+            wanted = {
+                name: _table(kept, pair=name != ALONE, options=options, engine=engine) for name in {*names, ALONE}
+            }
+            virtual = {name: Virtual(f"file:{table}", Path(folder)) for name, table in wanted.items()}
+            question = Question.of(virtual, paced, scale, names)
             holds &= uvloop.run(_against(Part.REAL, question, names, f"{options} {engine}"))
         if Part.LIVE in asked:
-            lonely = profile or f"file:{without_neighbours(measured, Path(folder))}"
-            question = Question.of(Virtual(lonely, Path(folder)), paced, scale, names)
+            lonely = profile or f"file:{_table(kept, pair=False, options=options, engine=engine)}"
+            question = Question.of(dict.fromkeys(LAYOUTS, Virtual(lonely, Path(folder))), paced, scale, names)
             holds &= uvloop.run(_against(Part.LIVE, question, names, f"--engine simulated --profile {lonely}"))
     if Part.EXACT in asked:
         say("virtual time against single steps")
@@ -75,6 +76,14 @@ def main(
         print(exactness(found))
         holds &= found.holds
     raise typer.Exit(0 if holds else 1)
+
+
+def _table(folder: Path, *, pair: bool, options: str, engine: str) -> Path:
+    """Of an engine beside another, or alone: what a neighbour leaves in the caches makes prompts slower."""
+    table = (folder / ("pair.json" if pair else "alone.json")).resolve()
+    if not table.exists():
+        uvloop.run(measure(options, engine, table, pair=pair))
+    return table
 
 
 async def _against(part: Part, question: Question, names: list[str], engine: str) -> bool:

@@ -1,7 +1,7 @@
 """Runs of live layouts, each held against the same requests in virtual time."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.fidelity import Use, say
@@ -11,26 +11,29 @@ from loadgen.arms.local import LocalArm
 from loadgen.experiment import Experiment
 from loadgen.slo.policy import Policy
 
-LAYOUTS = {"1P1D": "--prefill 1 --decode 1", "2 colocated": "--colocated 2", "1 colocated": "--colocated 1"}
+ALONE = "1 colocated"
+LAYOUTS = {"1P1D": "--prefill 1 --decode 1", "2 colocated": "--colocated 2", ALONE: "--colocated 1"}
 #: Rates as shares of the knee.
 LOADS = {"light": 0.5, "knee": 1.0, "above": 1.25}
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The requests, what is good, and at which rates: all of it known from virtual time alone."""
+    """The requests, what is good, and at which rates: all of it known from virtual time alone. `virtual` by layout."""
 
-    virtual: Virtual
+    virtual: Mapping[str, Virtual]
     experiment: Experiment
     policy: Policy
     cases: tuple[Case, ...]
 
     @classmethod
-    def of(cls, virtual: Virtual, experiment: Experiment, scale: float, names: Sequence[str]) -> "Question":
-        policy = virtual.limits(LAYOUTS["1 colocated"], experiment.schedule(), scale)
+    def of(
+        cls, virtual: Mapping[str, Virtual], experiment: Experiment, scale: float, names: Sequence[str]
+    ) -> "Question":
+        policy = virtual[ALONE].limits(LAYOUTS[ALONE], experiment.schedule(), scale)
         cases = []
         for name in names:
-            most = virtual.knee(LAYOUTS[name], experiment, policy)
+            most = virtual[name].knee(LAYOUTS[name], experiment, policy)
             cases += [Case(name, LAYOUTS[name], load, round(most * share, 3)) for load, share in LOADS.items()]
         return cls(virtual, experiment, policy, tuple(cases))
 
@@ -49,5 +52,5 @@ async def cells(question: Question, name: str, engine: str) -> AsyncIterator[Cel
             use = Use()
             with use.counted():
                 live = await arm.observe(schedule, question.experiment.words_salt(case.rate, number))
-            simulated = await asyncio.to_thread(question.virtual.results, case.words, schedule)
+            simulated = await asyncio.to_thread(question.virtual[name].results, case.words, schedule)
             yield cell(case, live.results, simulated, question.policy, use.others)

@@ -6,7 +6,7 @@ with steps that are longer by the slowdown for that share of the time. Nothing i
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import sqrt
 from pathlib import Path
 from statistics import fmean
@@ -100,10 +100,3 @@ def boundary(holds: Callable[[float], bool], start: float = 1.0) -> float:
         middle = sqrt(low * high)
         low, high = (middle, high) if holds(middle) else (low, middle)
     return low
-
-
-def without_neighbours(table: Path, folder: Path) -> Path:
-    """The same table of engines that share no cores."""
-    lonely = folder / "alone.json"
-    write_table(replace(read_table(table), sharing={}), lonely)
-    return lonely

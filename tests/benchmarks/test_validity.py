@@ -14,9 +14,9 @@ from benchmarks.validity import exact
 from benchmarks.validity.cell import Case, Cell, cell
 from benchmarks.validity.contest import LAYOUTS, LOADS, Question
 from benchmarks.validity.table import HEAD, exactness, explained, row
-from benchmarks.validity.virtual import Virtual, boundary, slowdown, without_neighbours
+from benchmarks.validity.virtual import Virtual, boundary, slowdown
 from engine.simulated.cost.catalog import table_of
-from engine.simulated.cost.table import read_table, write_table
+from engine.simulated.cost.table import write_table
 from loadgen.arrivals.process import Arrivals, Kind
 from loadgen.experiment import Experiment
 from loadgen.recalibrate.factors import Factors
@@ -97,7 +97,7 @@ def test_limits_that_nothing_keeps_have_no_boundary() -> None:
 def test_rates_and_limits_come_from_virtual_time_and_the_knee_is_where_attainment_breaks(tmp_path: Path) -> None:
     experiment = Experiment(fixed(200, 20), Arrivals(Kind.POISSON, rate=1.0), seed=1, count=20)
     virtual = Virtual("toy", tmp_path)
-    question = Question.of(virtual, experiment, 1.2, ["1 colocated"])
+    question = Question.of(dict.fromkeys(LAYOUTS, virtual), experiment, 1.2, ["1 colocated"])
     assert [case.load for case in question.cases] == list(LOADS)
     _, knee, above = question.of_layout("1 colocated")
     assert virtual.attainment(knee.words, experiment.schedule(knee.rate), question.policy) >= 0.85
@@ -115,10 +115,10 @@ def test_engines_slow_each_other_down_for_as_long_as_both_compute() -> None:
 
 
 def test_a_pair_with_neighbours_is_slower_and_one_engine_alone_is_not(tmp_path: Path) -> None:
-    shared = tmp_path / "shared.json"
-    write_table(replace(table_of("h200-sxm/llama-3.1-8b"), sharing={"decode": 1.5, "prefill": 1.5}), shared)
+    tables = (tmp_path / "shared.json", tmp_path / "lonely.json")
+    for path, sharing in zip(tables, ({"decode": 1.5, "prefill": 1.5}, {}), strict=True):
+        write_table(replace(table_of("h200-sxm/llama-3.1-8b"), sharing=sharing), path)
     schedule = Experiment(fixed(100, 20), Arrivals(Kind.POISSON, rate=50.0), seed=1, count=10).schedule()
-    tables = (shared, without_neighbours(shared, tmp_path))
 
     def ends_s(words: str) -> list[list[float]]:
         found = (Virtual(f"file:{one}", tmp_path).results(words, schedule) for one in tables)
@@ -128,12 +128,6 @@ def test_a_pair_with_neighbours_is_slower_and_one_engine_alone_is_not(tmp_path: 
     assert all(slow > quick for slow, quick in zip(beside, alone, strict=True))
     beside, alone = ends_s("--colocated 1")
     assert beside == alone
-
-
-def test_a_table_without_neighbours_differs_in_nothing_else(tmp_path: Path) -> None:
-    shared = tmp_path / "shared.json"
-    write_table(replace(table_of("h200-sxm/llama-3.1-8b"), sharing={"decode": 1.1}), shared)
-    assert read_table(without_neighbours(shared, tmp_path)) == replace(read_table(shared), sharing={})
 
 
 def test_random_cases_are_counted_as_the_tests_report_them() -> None:
