@@ -10,6 +10,7 @@ import pytest
 
 from gateway.config import GatewayConfig
 from gateway.policy.roles import Fluid
+from gateway.request.errors import Reason
 from gateway.request.intent import Intent
 from gateway.request.phase import Phase
 from gateway.request.roles import Roles, WayTaken
@@ -166,20 +167,20 @@ def _prefilling(one: Fleet, wanted: Intent) -> bool:
     return one.watcher.path_of(wanted.request_id)[-1:] == [Phase.PREFILLING]
 
 
-async def test_the_death_of_either_worker_leaves_nothing_behind() -> None:
-    for victim in ("b0", "b1"):
-        async with running(BOTH, fluid(leaning=["b0"]), profile="toy", speedup=0.2) as one:
-            loaded(one, "b1")
-            wanted = intent(prompt(300), max_tokens=40, ignore_eos=True)
-            task = asyncio.create_task(one.outcome(wanted))
-            await until(partial(_prefilling, one, wanted))
-            await one.members.pop(victim).stop()
-            answer, error = await task
-            whole = expected(wanted.prompts[0], wanted.sampling)
-            came = answer.tokens()
-            assert came == whole[: len(came)]
-            assert error is not None or came == whole
-            unloaded(one, "b1")
+@pytest.mark.parametrize("victim", ["b0", "b1"])
+async def test_the_death_of_either_worker_leaves_nothing_behind(victim: str) -> None:
+    async with running(BOTH, fluid(leaning=["b0"]), profile="toy", speedup=0.2) as one:
+        loaded(one, "b1")
+        wanted = intent(prompt(300), max_tokens=40, ignore_eos=True)
+        task = asyncio.create_task(one.outcome(wanted))
+        await until(partial(_prefilling, one, wanted))
+        await one.members.pop(victim).stop()
+        answer, error = await task
+        whole = expected(wanted.prompts[0], wanted.sampling)
+        came = answer.tokens()
+        assert came == whole[: len(came)]
+        assert error is not None or came == whole
+        unloaded(one, "b1")
 
 
 async def test_a_refused_place_is_not_kept_in_the_books() -> None:
@@ -202,3 +203,38 @@ async def test_the_law_of_steps_is_learnt_from_the_workers() -> None:
         await until(lambda: law.token_s != token_s)
         totals = one.members["b0"].engine.stats().totals
         assert law.weights_s == pytest.approx(totals.decode_s / totals.decode_steps, rel=0.3)
+
+
+async def test_kv_that_does_not_arrive_is_computed_again_and_booked_again() -> None:
+    rule = {"kind": "fail", "after_tokens": 0, "fault": "kv_load_failed", "where": {"leg": "pull"}, "times": 1}
+    async with running(BOTH, fluid(leaning=["b0"]), scripts={"b1": {"faults": [rule]}}) as one:
+        loaded(one, "b1")
+        wanted = intent(prompt(300), max_tokens=12, ignore_eos=True)
+        answer = await one.ask(wanted)
+        assert answer.tokens() == expected(wanted.prompts[0], wanted.sampling)
+        assert (answer.record.retries, answer.record.handoffs) == (1, 1)
+        unloaded(one, "b1")
+
+
+async def test_tickets_that_are_too_old_leave_no_trace() -> None:
+    """Every lease is shorter than the margin: the prompt is computed three times, and given up."""
+    settings = config(
+        routing={"fluid": {"ttft_ms": 1000, "tpot_ms": 50, "leaning": ["b0"]}, "lease_margin_s": 1000.0},
+    )
+    async with running(BOTH, settings) as one:
+        loaded(one, "b1")
+        _, error = await one.outcome(intent(prompt(300), max_tokens=12, ignore_eos=True))
+        assert error is not None
+        assert (error.reason, one.watcher.expired) == (Reason.HANDOFF_FAILED, 3)
+        unloaded(one, "b1")
+
+
+async def test_whoever_leaves_the_queue_was_never_in_the_books() -> None:
+    async with running((("b0", Role.BOTH),), fluid(), kv_blocks=8, profile="toy") as one:
+        first = intent(prompt(40), max_tokens=80, ignore_eos=True)
+        answering = asyncio.create_task(one.ask(first))
+        await one.begun(first)
+        record = await one.leave_in(intent(prompt(41), max_tokens=80, ignore_eos=True), Phase.QUEUED)
+        assert record.phase is Phase.CANCELLED
+        assert len((await answering).tokens()) == 80
+        assert roles(one).ways == {WayTaken.TOGETHER: 1}
