@@ -75,11 +75,11 @@ class Scene:
             objection=self.controller.objection,
             decided=self.controller.decided,
         )
-        self.holds: list[Hold] = []
+        self.running: list[tuple[Bid, Hold]] = []
         self.tend_us = 0.0
         self._open = True
-        while len(self.holds) < running:
-            bid, worker = self.bid(self.newcomer()), f"w{len(self.holds) % workers}"
+        while len(self.running) < running:
+            bid, worker = self.bid(self.newcomer()), f"w{len(self.running) % workers}"
             self.start(bid, worker, self.reserve(bid, worker))
         self._open = False
         while len(self.dispatch) < queued:
@@ -143,14 +143,16 @@ class Scene:
             leases.granted(lease, reply.blocks)
             hold = self.ledgers[worker].start(reply.reservation_id, "g", bid.need.prompt_tokens)
             assert hold is not None
-            self.holds.append(hold)
+            self.running.append((bid, hold))
 
     def pass_time(self) -> None:
-        """An answer comes to its end, all others gain a token, and two workers say how they are."""
+        """An answer comes to its end and is learnt from, all others gain a token, and two workers say how they are."""
         self.now_s += STEP_S
-        if self.holds:
-            self.holds.pop(self._random.randrange(len(self.holds))).end()
-        for hold in self.holds:
+        if self.running:
+            bid, hold = self.running.pop(self._random.randrange(len(self.running)))
+            hold.end()
+            self.controller.answered(bid, hold.tokens - bid.need.prompt_tokens + 1, FinishedBy.STOP)
+        for _, hold in self.running:
             hold.advance(1)
         _, spent = timed(self._tend)
         self.tend_us = spent / len(self.ledgers)

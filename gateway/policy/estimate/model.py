@@ -91,6 +91,7 @@ class LengthModel:
             if depth and (found := member.drifted(key, cut, now_s)):
                 drifts.append(Drift(name, found[0], now_s, found[1]))
         self._touch(path, now_s)
+        self._from_classes(features)  # tables that are due are made now, and not while a request waits for its estimate
         return tuple(drifts)
 
     def running(self, answers: Iterable[tuple[Features, int]]) -> None:

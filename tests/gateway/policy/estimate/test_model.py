@@ -233,3 +233,12 @@ def test_answers_under_way_count_before_the_first_of_their_class_has_ended() -> 
     lengths.running((CHAT, 4 * before) for _ in range(50))
     clock.now_s = Knobs().refresh_s
     assert median(lengths) > 4 * before
+
+
+def test_what_was_learnt_is_in_the_tables_before_the_next_request_asks() -> None:
+    lengths = model()
+    for number, tokens in enumerate(lognormal(800, 1, 200)):
+        lengths.observe(CHAT, int(tokens), FinishedBy.STOP)
+        tables = [each.table for each in lengths._classes.values()]
+        lengths.estimate(CHAT)
+        assert [each.table for each in lengths._classes.values()] == tables, number
