@@ -9,8 +9,8 @@ from benchmarks.validity.exact import LEAST, Exact
 
 HEAD = (
     "| truth | layout | load | requests/s | attainment, truth | simulated | points | missed in truth "
-    "| missed in simulation | TTFT, TPOT: simulated over truth |\n"
-    "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+    "| missed in simulation | TTFT, TPOT: simulated over truth | cores used by others |\n"
+    "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
 )
 
 
@@ -19,6 +19,7 @@ def row(truth: str, cell: Cell, bar: float) -> str:
     cells = [truth, cell.case.layout, cell.case.load, f"{cell.case.rate:g}"]
     cells += [f"{100 * good / max(1, cell.offered):.1f} %" for good in cell.good]
     cells += [points, *(counted(side) for side in cell.missed), ", ".join(f"{one.ratio:.2f}" for one in cell.rows)]
+    cells.append(f"{cell.others:.2f}")
     return f"| {' | '.join(cells)} |"
 
 
