@@ -72,7 +72,10 @@ class Fluid:
         self._haste = 0.0  # of the answers that come
 
     def book(self, worker_id: str) -> Book:
-        return self._books.setdefault(worker_id, Book())
+        found = self._books.get(worker_id)
+        if found is None:
+            found = self._books[worker_id] = Book()
+        return found
 
     # what happens
 
@@ -150,21 +153,23 @@ class Fluid:
         if not self.knobs.bounds_chunks:
             self._haste = self._demand.load(self._clock()).haste
         fitting = [one for one in fitting if one.worker_id not in avoid] or fitting
-        roomy = [d for d in fitting if d.worker_id not in self.leaning and self._held(d, need) <= 1]
-        ways = sorted(self._ways(need, fleet, roomy or fitting), key=lambda way: (way.load, way.computed_by))
+        held = [(one, self._held(one, need)) for one in fitting]
+        roomy = [each for each in held if each[0].worker_id not in self.leaning and each[1] <= 1]
+        ways = sorted(self._ways(need, fleet, roomy or held), key=lambda way: (way.load, way.computed_by))
         return _placement(ways, {one.worker_id: one.role for one in fitting})
 
-    def _ways(self, need: Need, fleet: Fleet, decoders: Sequence[DecodeCandidate]) -> list[Way]:
+    def _ways(self, need: Need, fleet: Fleet, decoders: Sequence[tuple[DecodeCandidate, float]]) -> list[Way]:
+        """`decoders`: with the share of KV that each would hold."""
         found = []
-        for one in decoders:
+        for one, held in decoders:
             uncached = max(1, need.prompt_tokens - one.cached_tokens)
-            step_s, held = self._decoded(one, need, uncached)
+            step_s = self._step_s(one, need, uncached)
             first_s = self._first_token_s(one.worker_id, uncached)
             total = self._load(step_s, held, first_s)
             found.append(Way(one.worker_id, one.worker_id, 0, total, first_s, step_s, held))
         if not (fleet.dedicated or self.leaning):
             return found  # nobody computes for others
-        alone = [(*self._decoded(one, need), one) for one in decoders]
+        alone = [(self._step_s(one, need), held, one) for one, held in decoders]
         step_s, held, least = min(alone, key=lambda each: (self._load(each[0], each[1]), each[2].worker_id))
         late = self.knobs.handoff_steps * haste_of(_output(need))
         for other in self._prefillers(fleet, least):
@@ -191,16 +196,16 @@ class Fluid:
         """The share of its KV that the worker's answers would hold."""
         return (self.book(one.worker_id).context_tokens + _context(need)) / (self.knobs.kv_share * _kv_tokens(one))
 
-    def _decoded(self, one: DecodeCandidate, need: Need, prompt_tokens: int = 0) -> tuple[float, float]:
-        """The step and the share of KV held with the answer there, and with so many prompt tokens more: their chunks make
-        the steps of its answers longer. Where these cannot be bounded, what they take is spread over an answer."""
+    def _step_s(self, one: DecodeCandidate, need: Need, prompt_tokens: int = 0) -> float:
+        """With the answer there, and with so many prompt tokens more: their chunks make the steps of its answers longer.
+        Where these cannot be bounded, what they take is spread over an answer."""
         book = self.book(one.worker_id)
         tokens = book.backlog_tokens + prompt_tokens if book.answers else 0
         chunk = min(tokens, self.chunk_tokens(one.worker_id)) if self.knobs.bounds_chunks else 0
         step_s = self.law.step_s(book.promised + 1, book.context_tokens + _context(need), chunk)
         if not self.knobs.bounds_chunks:
             step_s += tokens * self.law.token_s * self._haste
-        return step_s, self._held(one, need)
+        return step_s
 
     def _first_token_s(self, worker_id: str, tokens: int) -> float:
         return self.book(worker_id).first_token_s(tokens, self.law, self.aims, self.knobs)
