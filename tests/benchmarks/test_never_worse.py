@@ -31,6 +31,7 @@ def test_the_verdict_is_that_of_the_whole_run(rate: float) -> None:
     assert one.holds(rate) == (sum(judge(r, AIM.policy).good for r in judged) >= GOAL * len(judged))
 
 
+@pytest.mark.slow
 def test_the_highest_rate_lies_between_one_that_held_and_one_that_did_not() -> None:
     one = hunt()
     rate = one.highest(1.0, 1.15, 0.05)
@@ -67,8 +68,7 @@ def test_splits_that_could_carry_the_most_come_first() -> None:
     arms = static_splits(model, Work(dict.fromkeys(model.degrees, 0.9), dict.fromkeys(model.degrees, 0.1)))
     assert arms[0].name == "7P TP1/2048 + 1D TP1"
     assert {"3P TP2/2048 + 2D TP1", "1P TP4/2048 + 1D TP4", "1P TP4/2048 + 4D TP1"} <= {arm.name for arm in arms}
-    assert arms[0].with_budget is not None
-    assert arms[0].with_budget(512).name == "7P TP1/512 + 1D TP1"
+    assert "7P TP1/512 + 1D TP1" in [other().name for other in arms[0].others]
 
 
 def test_runs_judge_no_request_of_the_fill_up() -> None:

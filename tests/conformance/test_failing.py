@@ -153,15 +153,12 @@ async def test_b43_with_the_prefill_breaker_open_decode_is_left_alone_and_the_pr
 async def test_b44_what_the_request_did_wrong_is_never_the_workers_fault(kind: str) -> None:
     """By the gateway's own word, by the prefill worker's, by the decode worker's: ten times a form each."""
     async with whole(PAIR, max_model_len=256) as one:
-        for _ in range(10):
-            for form in FORMS:
-                assert (await one.post(form, text_of(300, form))).status == 400
+        for reply in await asyncio.gather(*[one.post(form, text_of(300, form)) for form in FORMS * 10]):
+            assert reply.status == 400
         for worker, leg in (("p0", "prefill"), ("d0", "pull")):
             one.use(worker, fault("refuse", leg, fault=kind))
-            for _ in range(10):
-                for form in FORMS:
-                    reply = await one.post(form, text_of(REPLAY, form))
-                    assert (reply.status, reply.error["type"]) == (400, "invalid_request_error")
+            for reply in await asyncio.gather(*[one.post(form, text_of(REPLAY, form)) for form in FORMS * 10]):
+                assert (reply.status, reply.error["type"]) == (400, "invalid_request_error")
             one.use(worker)
         for name in ("p0", "d0"):
             seen = one.seen(name)

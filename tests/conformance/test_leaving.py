@@ -118,6 +118,7 @@ async def _stuck(form: Form, length: int, monkeypatch: pytest.MonkeyPatch) -> No
             await served(one)
 
 
+@pytest.mark.slow
 async def test_b30_two_hundred_leave_during_the_transfer() -> None:
     """Each is let go at a safe point: nothing torn, no lease lost, no prefill hung, and the pair is as good as new."""
     slow = fault("hang", "pull", phase="transfer", for_s=0.2)

@@ -1,5 +1,8 @@
 """Virtual time in strides equals virtual time step by step, exactly."""
 
+from typing import Any
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -68,7 +71,7 @@ def same(one: VirtualEngine, other: VirtualEngine) -> None:
     assert one.scheduler.pool.used == other.scheduler.pool.used == 0
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(data=st.data(), cost=COSTS)
 def test_strides_and_single_steps_agree_on_every_event_time_and_block(data: st.DataObject, cost: LinearCost) -> None:
     bounds = data.draw(limits())
@@ -80,7 +83,7 @@ def test_strides_and_single_steps_agree_on_every_event_time_and_block(data: st.D
     same(fast, slow)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(data=st.data(), cost=COSTS)
 def test_moving_sequences_together_changes_nothing(data: st.DataObject, cost: LinearCost) -> None:
     bounds = data.draw(limits())
@@ -90,6 +93,21 @@ def test_moving_sequences_together_changes_nothing(data: st.DataObject, cost: Li
     single = alone.run(bounds, cost, together=False)
     assert [sorted_at(together.log), cohort.counters] == [sorted_at(alone.log), single.counters]
     same(cohort, single)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "claim",
+    [
+        test_strides_and_single_steps_agree_on_every_event_time_and_block,
+        test_moving_sequences_together_changes_nothing,
+    ],
+    ids=lambda claim: str(claim.__name__),
+)
+@settings(max_examples=400, deadline=None)
+@given(data=st.data(), cost=COSTS)
+def test_so_it_is_for_many_more(claim: Any, data: st.DataObject, cost: LinearCost) -> None:
+    claim.hypothesis.inner_test(data, cost)
 
 
 def sorted_at(log: list[Event]) -> list[tuple[float, str, str]]:

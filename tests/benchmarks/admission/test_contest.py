@@ -24,6 +24,7 @@ SHORT = Workload("azure-conv", "azure-conv", 5.0, Window(1.0, 4.0))
 MIX = Catalogue(None).mix(["natural-reasoning"])
 
 
+@pytest.mark.slow
 def test_every_rule_serves_light_traffic_in_full() -> None:
     contest = Contest(SHORT, Service())
     for name in CONTENDERS:

@@ -112,8 +112,16 @@ SAMPLINGS: dict[str, dict[str, Any]] = {
 }
 
 
+#: On and around block boundaries.
+PROMPTS = [
+    pytest.param((1, 15, 16, 17, 100), id="few"),
+    pytest.param((2, 31, 32, 33, 64, 65), id="more", marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize("lengths", PROMPTS)
 @pytest.mark.parametrize("name", SAMPLINGS)
-async def test_a_handed_off_answer_equals_an_uninterrupted_one(name: str) -> None:
+async def test_a_handed_off_answer_equals_an_uninterrupted_one(name: str, lengths: tuple[int, ...]) -> None:
     """Every sampling, prompt lengths on and around block boundaries, answers of one token to many."""
     more = SAMPLINGS[name]
 
@@ -133,7 +141,7 @@ async def test_a_handed_off_answer_equals_an_uninterrupted_one(name: str) -> Non
 
     async with fleet(PAIR) as one, fleet(SOLO) as solo:
         async with asyncio.TaskGroup() as tasks:
-            for length in (1, 2, 15, 16, 17, 31, 32, 33, 64, 65, 100):
+            for length in lengths:
                 for limit in (1, 2, 5, 30):
                     if more.get("min_tokens", 0) <= limit:
                         tasks.create_task(compare(one, solo, length, limit))
