@@ -19,8 +19,8 @@ from loadgen.workload.base import Workload
 from proto.worker import Role
 
 GPUS = 8
-#: Token budgets of a step that are tried for static layouts.
-BUDGETS = (512, 256, 1024, 2048)
+#: Token budgets of a step: the first two are tried with every colocated layout, the others with the best one.
+BUDGETS = (512, 2048, 1024, 256)
 #: Of prefill workers, and of fluid ones until the policy tells them another; the first is tried with every split, the others
 #: with the best one.
 PREFILL_BUDGETS = (2048, 1024, 4096, 512, 8192)
@@ -35,13 +35,14 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """`most`: requests/s that its GPUs could carry by the kernels alone, with nothing ever waiting."""
+    """`most`: requests/s that its GPUs could carry by the kernels alone, with nothing ever waiting. `others`:
+    the same with other budgets."""
 
     kind: Kind
     name: str
     layout: Layout
     most: float = inf
-    with_budget: "Callable[[int], Arm] | None" = None
+    others: "tuple[Callable[[], Arm], ...]" = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +65,15 @@ class Work:
 
 
 def static_colocated(model: Model, work: Work) -> list[Arm]:
-    arms = []
-    for tp in _likely_first(model):
-        most = GPUS / (work.prompt_gpu_s[tp] + work.answer_gpu_s[tp])
-        for budget in BUDGETS:
-            pools = (_pool(model, Role.BOTH, tp, GPUS // tp, budget),)
-            arms.append(Arm(Kind.COLOCATED, f"{GPUS // tp}C TP{tp}/{budget}", _layout(pools), most))
-    return arms
+    return [colocated(model, tp, budget, work) for tp in _likely_first(model) for budget in BUDGETS[:2]]
+
+
+def colocated(model: Model, tp: int, budget: int, work: Work) -> Arm:
+    layout = _layout((_pool(model, Role.BOTH, tp, GPUS // tp, budget),))
+    most = GPUS / (work.prompt_gpu_s[tp] + work.answer_gpu_s[tp])
+    budgets = BUDGETS[2:] if budget in BUDGETS[:2] else ()
+    others = tuple(partial(colocated, model, tp, other, work) for other in budgets)
+    return Arm(Kind.COLOCATED, f"{GPUS // tp}C TP{tp}/{budget}", layout, most, others)
 
 
 def static_splits(model: Model, work: Work) -> list[Arm]:
@@ -92,7 +95,9 @@ def split(model: Model, prefill: tuple[int, int], decode: tuple[int, int], budge
         _pool(model, Role.DECODE, *decode, PREFILL_BUDGETS[0]),
     )
     name = f"{prefill[1]}P TP{prefill[0]}/{budget} + {decode[1]}D TP{decode[0]}"
-    return Arm(Kind.SPLIT, name, _layout(pools), most, lambda other: split(model, prefill, decode, other, most))
+    budgets = PREFILL_BUDGETS[1:] if budget == PREFILL_BUDGETS[0] else ()
+    others = tuple(partial(split, model, prefill, decode, other, most) for other in budgets)
+    return Arm(Kind.SPLIT, name, _layout(pools), most, others)
 
 
 def fluid(model: Model, aim: Aim, *, leans: bool = True) -> list[Arm]:

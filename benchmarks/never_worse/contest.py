@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from statistics import fmean
 
-from benchmarks.never_worse.arms import PREFILL_BUDGETS, Arm, Kind, Work, fluid, static_colocated, static_splits
+from benchmarks.never_worse.arms import Arm, Kind, Work, fluid, static_colocated, static_splits
 from benchmarks.never_worse.mixes import MIXES, SCREEN_SEED, Model
 from benchmarks.never_worse.store import Store
 from benchmarks.never_worse.trial import Aim, Hunt, Length
@@ -13,12 +13,10 @@ from loadgen.workload.base import Workload
 from loadgen.workload.spec import Catalogue
 
 #: Brackets of the screen and of the comparison, and how far they first step.
-_COARSE, _FINE = 0.06, 0.015
-_FAR, _NEAR = 1.25, 1.04
+_COARSE, _FINE = 0.06, 0.02
+_FAR, _NEAR = 1.5, 1.04
 #: Another layout is only looked at where it holds this multiple of what the best so far holds.
 _BETTER = 1.02
-#: A split is left out that could not even carry this share of what a colocated layout holds.
-_HOPEFUL = 0.9
 #: A static kind that the screen finds below this share of the other is not compared further.
 _BEHIND = 0.93
 
@@ -76,11 +74,12 @@ class Contest:
         if Kind.FLUID in chosen:
             chosen[Kind.ROUTED], rates[Kind.ROUTED] = chosen[Kind.FLUID], rates[Kind.FLUID]
             if handed:  # else who may hand off did as who may not
-                routed, rate = self._screened(fluid(self.model, self.aim, leans=False), found[Kind.FLUID])
+                routed = fluid(self.model, self.aim, leans=False)
+                first = self._first(routed, found[Kind.FLUID], found[Kind.FLUID] / 16)
                 rates[Kind.ROUTED] = (0.0,)
-                if routed is not None:
-                    chosen[Kind.ROUTED] = routed
-                    rates[Kind.ROUTED], _ = self._compared(routed, rate, seeds)
+                if first is not None:
+                    chosen[Kind.ROUTED], rate = self._better(*first, routed)
+                    rates[Kind.ROUTED], _ = self._compared(chosen[Kind.ROUTED], rate, seeds)
         names = {kind: arm.name for kind, arm in chosen.items()}
         return Cell(self.model.name, self.mix, self.aim, names, rates, frozenset(screened))
 
@@ -97,30 +96,39 @@ class Contest:
             (Kind.FLUID, fluid(self.model, self.aim)),
         ):
             static = max(found.values(), default=0.0)
-            arm, rate = self._screened([arm for arm in arms if arm.most > _HOPEFUL * static], start)
-            if arm is not None and arm.with_budget is not None:
-                arm, rate = self._screened(map(arm.with_budget, PREFILL_BUDGETS[1:]), start, arm, rate)
-            if arm is not None:
-                chosen[kind], found[kind], start = arm, rate, rate
+            least = start / 64
+            if kind is Kind.SPLIT and static:
+                start = least = _BEHIND * static
+            first = self._first([arm for arm in arms if arm.most > least], start, least)
+            if first is None:
+                continue
+            arm, rate = self._better(*first, arms)
+            arm, rate = self._better(arm, rate, [other() for other in arm.others])
+            chosen[kind], found[kind], start = arm, rate, max(rate, static)
         return chosen, found
 
-    def _screened(
-        self, arms: Iterable[Arm], start: float, best: Arm | None = None, rate: float = 0.0
-    ) -> tuple[Arm | None, float]:
-        """The best of `arms`, and of what was the best before. One that does not do better costs one run, or none."""
+    def _first(self, arms: Sequence[Arm], rate: float, least: float) -> tuple[Arm, float] | None:
+        """The first arm that holds the highest of the rates that are tried, none below `least`, and what it holds."""
+        while rate >= least:
+            for arm in arms:
+                hunt = self._hunt(arm, SCREEN_SEED)
+                if hunt.holds(rate):
+                    return arm, self._coarsely(hunt, rate)
+            rate /= _FAR
+        return None
+
+    def _better(self, best: Arm, rate: float, arms: Iterable[Arm]) -> tuple[Arm, float]:
+        """The best of `arms` and of what was the best before. One that does not do better costs one run, or none."""
         for arm in arms:
-            if arm.most < rate:
-                continue
             hunt = self._hunt(arm, SCREEN_SEED)
-            held = 0.0
-            if not rate:
-                held = hunt.highest(start, _FAR, _COARSE)
-            elif hunt.holds(rate * _BETTER):
-                held = hunt.highest(rate * _BETTER, _NEAR, _COARSE)
-            if held > rate:
-                best, rate = arm, held
-                self.said(f"screen {arm.name}: {rate:.3g}/s")
+            if arm.name != best.name and arm.most > rate and hunt.holds(rate * _BETTER):
+                best, rate = arm, self._coarsely(hunt, rate * _BETTER)
         return best, rate
+
+    def _coarsely(self, hunt: Hunt, start: float) -> float:
+        rate = hunt.highest(start, _NEAR, _COARSE)
+        self.said(f"screen {hunt.name}: {rate:.3g}/s")
+        return rate
 
     def _compared(self, arm: Arm, start: float, seeds: Sequence[int]) -> tuple[tuple[float, ...], bool]:
         """Its rates, and whether it ever handed anything over."""

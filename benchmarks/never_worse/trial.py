@@ -49,7 +49,7 @@ class Length:
         chains = workload.draw(1000, np.random.default_rng(0))
         tokens = float(np.mean([demand.output_tokens for chain in chains for demand in chain]))
         residence_s = (aim.ttft_ms + tokens * aim.tpot_ms) / 1e3
-        return cls(max(10.0, 0.8 * residence_s), max(10.0, 0.6 * residence_s), 0.3 * residence_s, judged)
+        return cls(max(6.0, 0.6 * residence_s), max(6.0, 0.4 * residence_s), 0.2 * residence_s, judged)
 
 
 @dataclass(slots=True)
