@@ -25,7 +25,7 @@ OVERLOADS: dict[str, tuple[str, dict[str, Any], str]] = {
 async def test_b53_pressure_on_either_pool_is_503_with_a_reason_and_a_time(where: str) -> None:
     pool, rule, code = OVERLOADS[where]
     names = (f"{pool}0", f"{pool}1")
-    deadlines = {"queue_s": 0.2} if where == "decode KV" else {}
+    deadlines = {"queue_s": 1.0} if where == "decode KV" else {}
     settings = config(routing={"on_prefill_failure": "other"}, deadlines=deadlines)
     async with whole(FOUR, settings=settings) as one:
         for name in names:
