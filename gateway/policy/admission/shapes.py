@@ -11,7 +11,7 @@ from gateway.policy.estimate.estimate import Floats
 #: A limit that is beyond the longest length by more than this factor is taken for the next power of it.
 _FAR = 2.0
 #: Spread and stretch are taken to so much.
-_FINE = 0.05
+_FINE = 0.01
 
 
 def shape_like(
