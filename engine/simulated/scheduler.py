@@ -1,7 +1,7 @@
 """Iteration-level scheduling with the semantics of vLLM V1, without tokens, time or I/O."""
 
-from engine.simulated.blocks import Block
 from engine.simulated.cohort import Cohort
+from engine.simulated.intake import Intake
 from engine.simulated.ledger import Ledger
 from engine.simulated.limits import Limits
 from engine.simulated.sequence import Sequence, Status
@@ -34,6 +34,9 @@ class Scheduler:
         self._joining: list[Sequence] = []
         self._prefilling: dict[Sequence, None] = {}
         self._arrivals = 0
+        self._intake = Intake(
+            self._ledger, self.running, self.waiting, self.holding, self._prefilling, self.counters, self._plan
+        )
 
     @property
     def waiting_count(self) -> int:
@@ -50,7 +53,8 @@ class Scheduler:
         self._gather()
         budget = self._schedule_running(step)
         if not step.preempted and self.waiting_count:
-            self._schedule_waiting(step, budget)
+            self._intake.admit(step, budget, self._long_prefill_threshold(), self.limits)
+            self.version += len(step.admitted)
         return step
 
     def complete(self, step: Step) -> list[Sequence]:
@@ -125,7 +129,7 @@ class Scheduler:
             self.version += 1
             if sequence.steady:
                 self._part(sequence)
-        elif status is Status.LOADING or sequence.computed:
+        elif status is Status.LOADING or sequence.held:
             self.holding.remove(sequence)
         else:
             self.waiting.remove(sequence)
@@ -295,106 +299,6 @@ class Scheduler:
             if sequence.steady:
                 self._part(sequence)
                 self._joining.append(sequence)
-
-    # waiting
-
-    def _schedule_waiting(self, step: Step, budget: int) -> None:
-        skipped: list[Sequence] = []
-        threshold = self._long_prefill_threshold()
-        while budget > 0 and len(self.running) < self.limits.max_num_seqs:
-            queue = self.holding or self.waiting
-            if not queue:
-                break
-            sequence = queue.first()
-            if sequence.status is Status.LOADING:
-                if not sequence.loaded:
-                    skipped.append(queue.pop())
-                    continue
-                self._promote_loaded(sequence)
-            admission = self._admission(sequence, min(budget, threshold or budget))
-            if admission is None:
-                break
-            hit, fetched, new, blocks = admission
-            queue.pop()
-            self._adopt(sequence, hit, blocks)
-            if fetched:
-                self._ledger.allocate(sequence, self._ledger.blocks_for(sequence.computed + fetched) - sequence.held)
-                sequence.computed += fetched
-                sequence.external = 0
-                sequence.status = Status.LOADING
-                self._prefilling[sequence] = None
-                step.loading.append(sequence)
-                skipped.append(sequence)
-                continue
-            self._ledger.allocate(sequence, self._ledger.blocks_for(sequence.computed + new) - sequence.held)
-            self._admit(step, sequence)
-            self._plan(step, sequence, new)
-            budget -= new
-        self.holding.put_back(reversed(skipped))
-
-    def _admission(self, sequence: Sequence, budget: int) -> tuple[int, int, int, list[Block]] | None:
-        """What admitting would mean: (cached blocks, tokens to fetch, tokens to compute, the cached blocks).
-
-        None when the blocks do not suffice now; then nobody behind is tried either.
-        """
-        size, pool = self.limits.block_size, self.pool
-        blocks: list[Block] = []
-        fetched = hit = 0
-        if not sequence.computed:
-            if not sequence.skip_cache:
-                blocks = self._ledger.cached(sequence)
-            hit = sum(block.count for block in blocks)
-            if sequence.external:
-                fetched = max(0, min(sequence.external, sequence.total) - hit * size)
-        computed = sequence.computed or hit * size
-        new = 0 if fetched else min(sequence.total - computed, budget)
-        held = sequence.held or hit
-        evictable = pool.evictable_among(blocks)
-        watermark = self.limits.watermark_blocks if self.running else 0
-        if self.limits.whole_prompt_must_fit:
-            whole = max(0, self._ledger.blocks_for(sequence.total) - held) + evictable
-            if whole + watermark > pool.free:
-                return None
-        reserved = self._reserved() if fetched else 0
-        needed = max(0, self._ledger.blocks_for(computed + fetched + new) - held) + evictable
-        if needed + watermark > pool.free - reserved:
-            return None
-        return hit, fetched, new, blocks
-
-    def _adopt(self, sequence: Sequence, hit: int, blocks: list[Block]) -> None:
-        if not blocks:
-            return
-        self.pool.touch(blocks)
-        sequence.blocks = blocks
-        sequence.keyed = hit
-        sequence.computed = hit * self.limits.block_size
-        if not sequence.started:
-            sequence.hit = sequence.computed
-            self.counters.cached_prompt_tokens += sequence.computed
-
-    def _admit(self, step: Step, sequence: Sequence) -> None:
-        counters = self.counters
-        if not sequence.started:
-            sequence.started = True
-            counters.prompt_tokens += sequence.prompt
-        else:
-            counters.recomputed_tokens += max(0, sequence.high_water - sequence.computed)
-        sequence.external = 0
-        sequence.status = Status.RUNNING
-        self.running.append(sequence)
-        self.version += 1
-        step.admitted.append(sequence)
-
-    def _promote_loaded(self, sequence: Sequence) -> None:
-        """The fetched tokens are ours now; if that is all there is, the last is computed again for its logits."""
-        self._ledger.promote(sequence, sequence.computed)
-        self._prefilling.pop(sequence, None)
-        sequence.computed = min(sequence.computed, sequence.total - 1)
-        sequence.status = Status.PREEMPTED if sequence.preemptions else Status.WAITING
-
-    def _reserved(self) -> int:
-        """Blocks that prompts in progress still need; a load must leave them free, as it cannot be preempted."""
-        return sum(max(0, self._ledger.blocks_for(s.total) - s.held) for s in self._prefilling)
 
     def _long_prefill_threshold(self) -> int:
         """Long prompts are cut only when there is somebody to starve."""
