@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 import orjson
@@ -16,6 +17,8 @@ from loadgen.plan.document import SCHEMA
 from loadgen.report.svg import PALETTE
 
 _WIDTH, _LEFT, _BAR, _ROW, _TOP = 860, 200, 560, 22, 44
+#: Of the verdict: how far apart its lines are, and how long.
+_LINE, _LETTERS = 14, 100
 _STYLE = (
     "svg{font:12px system-ui,sans-serif}text{fill:#222}.dim{fill:#555;font-size:11px}.in{fill:#fff;font-size:11px}"
     ".head{font-weight:600}"
@@ -26,7 +29,7 @@ Plan = Mapping[str, Any]
 
 def decision(plans: Sequence[Plan]) -> str:
     """Standalone SVG: for each plan the best layout of each family, as a share of the winner's requests/s per GPU."""
-    group = (len(Family) + 2) * _ROW
+    group = (len(Family) + 2) * _ROW + _LINE
     title = "Best layout of each kind, requests/s per GPU at the goal (model figures)"
     parts = [
         f'<svg viewBox="0 0 {_WIDTH} {_TOP + group * len(plans)}" role="img" aria-label="{escape(title)}"'
@@ -51,9 +54,9 @@ def _traffic(top: int, plan: Plan) -> list[str]:
         y = top + 8 + row * _ROW
         parts.append(f'<text x="{_LEFT - 8}" y="{y + 14}" text-anchor="end">{family.value}</text>')
         parts += _bar(y, family, plan["ranking"], goal, best["rate_ps_per_gpu"][goal])
-    parts.append(
-        f'<text class="dim" x="{_LEFT}" y="{top + 8 + len(Family) * _ROW + 13}">{escape(plan["verdict"])}</text>'
-    )
+    for row, line in enumerate(wrap(plan["verdict"], _LETTERS)):
+        y = top + 8 + len(Family) * _ROW + 13 + row * _LINE
+        parts.append(f'<text class="dim" x="{_LEFT}" y="{y}">{escape(line)}</text>')
     return parts
 
 

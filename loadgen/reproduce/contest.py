@@ -13,7 +13,7 @@ from loadgen.workload.spec import Catalogue
 from proto.worker import Role
 
 GOAL = 0.9
-EFFORT = Effort(seeds=2, judged=300, span=1.5, precision=0.03, lead=0.8, tail=0.2, first_seed=100)
+EFFORT = Effort(seeds=2, judged=600, span=1.5, precision=0.03, lead=0.8, tail=0.2, first_seed=100)
 #: Finds the best of a side, on a seed of its own; alone it is the quick look.
 LOOK = Effort(seeds=1, judged=150, span=1.0, precision=0.06, lead=0.8, tail=0.2)
 #: Token budgets of a step that are tried: beside decodes, and for prompts alone.
