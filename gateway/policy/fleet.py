@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import cast
 
 from proto.worker import Role
 
@@ -140,12 +141,13 @@ class Room:
     @classmethod
     def of(cls, decodes: tuple[DecodeCandidate, ...], *, forecast: bool) -> "Room | None":
         """By what forecasts leave, or by what is not reserved. None where some have told theirs and others have not."""
-        told = [one.headroom_blocks for one in decodes] if forecast else []
-        rooms = [blocks for blocks in told if blocks is not None]
-        if not rooms:
-            rooms = [float(one.blocks_free) for one in decodes]
-        elif len(rooms) < len(decodes):
+        told = [one.headroom_blocks for one in decodes] if forecast else [None]
+        if None not in told:
+            rooms = cast(list[float], told)
+        elif told.count(None) < len(told):
             return None
+        else:
+            rooms = [float(one.blocks_free) for one in decodes]
         totals = [one.blocks_total for one in decodes]
         shares = [room / (total or 1) for room, total in zip(rooms, totals, strict=True)]
         return cls(shares, frozenset([one.block_size_tokens for one in decodes]), max(totals))
