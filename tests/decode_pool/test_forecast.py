@@ -134,6 +134,18 @@ def test_survival_shifts_the_promise() -> None:
     assert isinstance(worker.ask(two_way), Refusal)
 
 
+def test_whoever_tends_the_forecast_leaves_no_curve_to_draw_for_a_reservation() -> None:
+    worker = Worker()
+    holds = [worker.start(name) for name in worker.fill(lognormal(200, 0.5))]
+    book = worker.ledger.expected.book
+    for _ in range(30):
+        for hold in holds:
+            hold.advance(1)
+        worker.ledger.tend()
+        assert not book.due
+    assert book.now >= 24
+
+
 def test_what_the_engine_uses_beyond_its_answers_is_not_promised_again() -> None:
     worker = Worker()
     assert isinstance(worker.ask(Estimate.exactly(100), load=Load(blocks_used=390)), Refusal)
