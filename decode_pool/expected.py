@@ -33,7 +33,7 @@ class Admission:
     another rule in place of ours, to compare.
     """
 
-    epsilon: float = 0.05
+    epsilon: float = 0.07
     pool_share: float = 0.02
     spread: float = 0.1
     learn: bool = True
