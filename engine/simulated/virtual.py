@@ -4,79 +4,18 @@ Decode steps between two events are taken in one stride. What can end a stride i
 answer that ends, the step for which blocks may not suffice, or something from outside, which cuts it short.
 """
 
-import heapq
-from collections.abc import Sequence as Items
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 
+from engine.simulated.anchor import Anchor
 from engine.simulated.cost import StepCost
+from engine.simulated.ends import Ends, Live
+from engine.simulated.job import Event, Job, Kind
 from engine.simulated.limits import Limits
 from engine.simulated.scheduler import Scheduler
 from engine.simulated.sequence import Sequence, Status, SyntheticKeys
 from engine.simulated.step import Counters, Step
 from engine.simulated.time_account import TimeAccount
 from engine.simulated.totals import StepTotals
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One request as lengths. `shared` are keys of the prompt's first full blocks, equal for equal content.
-
-    `hold` keeps the KV after the end until `release`. `external` tokens have to be fetched first: the engine
-    says when it has room (LOADING), and the caller says when they have arrived (`loaded`).
-    """
-
-    request_id: str
-    prompt_tokens: int
-    output_tokens: int
-    shared: Items[int] = ()
-    priority: int = 0
-    hold: bool = False
-    external: int = 0
-
-
-class Kind(StrEnum):
-    STARTED = "started"
-    LOADING = "loading"
-    FIRST_TOKEN = "first_token"
-    PREEMPTED = "preempted"
-    FINISHED = "finished"
-    HELD = "held"
-    FAILED = "failed"
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """`blocks` is what a load has to move, or what a held request keeps; `cached` the tokens found in the own cache;
-    `tokens` prompt and answer of a request that FAILED."""
-
-    kind: Kind
-    request_id: str
-    time_s: float
-    blocks: int = 0
-    cached: int = 0
-    tokens: int = 0
-
-
-@dataclass(slots=True)
-class _Live:
-    job: Job
-    sequence: Sequence
-    limit: int
-
-
-@dataclass(slots=True)
-class _Anchor:
-    """Where a run of equal decode steps began; the end of its n-th step follows from here alone."""
-
-    start_s: float
-    batch: int
-    context_tokens: int
-    version: int
-    steps: int = 0
-
-    def end_s(self, cost: StepCost, steps: int) -> float:
-        return self.start_s + cost.decode_run_s(self.batch, self.context_tokens, steps)
 
 
 class VirtualEngine:
@@ -106,14 +45,14 @@ class VirtualEngine:
         self.generated_tokens = 0
         self._cost = cost
         self._closed_form = closed_form
-        self._live: dict[str, _Live] = {}
+        self._live: dict[str, Live] = {}
         self._held: dict[str, Sequence] = {}
         self._step: Step | None = None
         self._step_start_s = 0.0
         self._step_end_s = 0.0
         self._more = 0  # steps that follow the one in flight without anything new
-        self._anchor: _Anchor | None = None
-        self._ends: list[tuple[int, int, Sequence]] = []  # clock of the cohort at which a member's answer ends
+        self._anchor: Anchor | None = None
+        self._ends = Ends(self.scheduler, self._live)
         self._news: list[Event] = []
         self._private = 0
         self._dirty = False  # something changed since the scheduler last found nothing to do
@@ -135,7 +74,7 @@ class VirtualEngine:
             external=job.external,
         )
         limit = min(job.prompt_tokens + job.output_tokens, self.scheduler.limits.max_model_len)
-        self._live[job.request_id] = _Live(job, sequence, limit)
+        self._live[job.request_id] = Live(job, sequence, limit)
         self.scheduler.add(sequence)
         self._dirty = True
 
@@ -228,22 +167,11 @@ class VirtualEngine:
             self.now_s = max(self.now_s, at_s)
             return
         if self._more and self._anchor is not None and self._step_end_s < at_s:
-            steps = self._steps_before(at_s, self._anchor, self._more)
+            steps = self._anchor.steps_before(self._cost, at_s, self._more)
             self._finish_step()
             self._stride(steps - 1)
             self._begin(self.scheduler.schedule())
         self._more = 0
-
-    def _steps_before(self, at_s: float, anchor: _Anchor, more: int) -> int:
-        """How many of the steps in flight and to come end before `at_s`; at least the one in flight does."""
-        done = anchor.steps
-        guess = self._cost.decode_steps_within(anchor.batch, anchor.context_tokens, at_s - anchor.start_s)
-        steps = min(max(guess - done, 1), more)
-        while steps < more and anchor.end_s(self._cost, done + steps + 1) < at_s:
-            steps += 1
-        while steps > 1 and anchor.end_s(self._cost, done + steps) >= at_s:
-            steps -= 1
-        return steps
 
     def _plan(self) -> None:
         """Schedules the step that begins now, unless one is in flight."""
@@ -274,30 +202,15 @@ class VirtualEngine:
             return
         anchor = self._anchor
         if anchor is None or anchor.version != version:
-            anchor = self._anchor = _Anchor(self.now_s, step.decodes, step.context_tokens, version)
+            anchor = self._anchor = Anchor(self.now_s, step.decodes, step.context_tokens, version)
         self._step_end_s = anchor.end_s(self._cost, anchor.steps + 1)
         # After a preemption the next step may admit, and whoever is not in the cohort may do anything.
         if self._closed_form and not step.preempted and not step.scheduled:
-            self._more = self.scheduler.repeatable(self._next_end() - self.scheduler.cohort.clock)
+            self._more = self.scheduler.repeatable(self._ends.next() - self.scheduler.cohort.clock)
 
     def _all_decoding(self, step: Step) -> bool:
         everyone = step.steady + len(step.scheduled) == len(self.scheduler.running)
         return everyone and all(sequence.answering for sequence in step.scheduled)
-
-    def _next_end(self) -> int:
-        """The clock of the cohort at which its next answer ends."""
-        while (entry := self._ends[0])[0] != (end := self._end_of(entry[2])):
-            heapq.heappop(self._ends)
-            if end is not None:
-                heapq.heappush(self._ends, (end, *entry[1:]))
-        return entry[0]
-
-    def _end_of(self, sequence: Sequence) -> int | None:
-        """When an answer ends if it goes on as now; None if it does not go on. A pause only moves the end."""
-        live = self._live.get(sequence.request_id)
-        if live is None or live.sequence is not sequence or sequence.status is not Status.RUNNING:
-            return None
-        return self.scheduler.cohort.sampled + live.limit - sequence.total
 
     def _finish_step(self) -> None:
         """The step in flight has ended: everyone in it that has caught up has one token more."""
@@ -318,7 +231,7 @@ class VirtualEngine:
         ended = [sequence for sequence in done if self._sampled(sequence)]
         if step.steady:
             self.generated_tokens += self.scheduler.cohort.count
-            ended += self._members_at_end()
+            ended += self._ends.reached()
         self._end_all(ended)
 
     def _sampled(self, sequence: Sequence) -> bool:
@@ -328,21 +241,8 @@ class VirtualEngine:
             self._news.append(Event(Kind.FIRST_TOKEN, sequence.request_id, self.now_s))
         left = self._live[sequence.request_id].limit - sequence.total
         if left > 0:
-            heapq.heappush(self._ends, (self.scheduler.cohort.clock + left, sequence.arrival, sequence))
+            self._ends.add(sequence, left)
         return left <= 0
-
-    def _members_at_end(self) -> list[Sequence]:
-        """Those of the cohort whose answers are as long as they shall be."""
-        ends, clock = self._ends, self.scheduler.cohort.clock
-        found: dict[Sequence, None] = {}
-        while ends and ends[0][0] <= clock:
-            entry = heapq.heappop(ends)
-            end = self._end_of(entry[2])
-            if end is not None and end <= clock:
-                found[entry[2]] = None
-            elif end is not None:
-                heapq.heappush(ends, (end, *entry[1:]))
-        return [sequence for sequence in found if sequence.steady]
 
     def _end_all(self, ended: list[Sequence]) -> None:
         """In order of admission, which decides whose blocks are evicted first."""
@@ -378,7 +278,7 @@ class VirtualEngine:
         self.totals.add_run(anchor.batch, context_tokens, steps, self.now_s - start_s)
         if self.account is not None:
             self.account.add_run(self._cost, anchor.batch, context_tokens, steps, self.now_s - start_s)
-        self._end_all(self._members_at_end())
+        self._end_all(self._ends.reached())
 
     def _fail_stuck(self) -> None:
         """A sequence that outgrew the whole KV space ends, as in real time."""

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from itertools import count
 
 from engine.simulated.cost import Link
+from engine.simulated.job import Event, Job, Kind
 from engine.simulated.network import Network
-from engine.simulated.virtual import Event, Job, Kind, VirtualEngine
+from engine.simulated.virtual import VirtualEngine
 
 #: Told of everything in order of time; may submit, abort, pull and set timers, all at `fleet.now_s`.
 Listener = Callable[[str, Event], None]

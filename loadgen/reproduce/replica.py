@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.simulated.cost import Profile
+from engine.simulated.job import Job, Kind
 from engine.simulated.time_account import TimeAccount
-from engine.simulated.virtual import Job, Kind, VirtualEngine
+from engine.simulated.virtual import VirtualEngine
 from loadgen.demand import Demand
 from loadgen.reproduce.layout import vllm_limits
 from loadgen.result import Floats

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from decode_pool.pulls import Pull
-from engine.simulated.virtual import Job
+from engine.simulated.job import Job
 from gateway.policy.retry import Next, after_decode_failure
 from gateway.request.errors import Reason
 from loadgen.simulate.desk import GATEWAY

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from engine.simulated.virtual import Job
+from engine.simulated.job import Job
 from gateway.config import GatewayConfig
 from gateway.request.errors import Reason
 from loadgen.simulate.desk import Desk

@@ -1,6 +1,6 @@
 """From a reservation to the end of an answer: prefill legs, hand-offs, decode legs, and what follows a failure."""
 
-from engine.simulated.virtual import Event, Kind
+from engine.simulated.job import Event, Kind
 from gateway.policy.routing import Path
 from gateway.request.errors import Reason
 from loadgen.simulate.decode_legs import DecodeLegs

@@ -1,6 +1,6 @@
 """Prompts that are computed by another worker than the one that decodes."""
 
-from engine.simulated.virtual import Job
+from engine.simulated.job import Job
 from gateway.policy.retry import Next, after_prefill_failure
 from gateway.policy.routing import Path
 from gateway.request.errors import Reason

@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.simulated.cost.linear import LinearCost
+from engine.simulated.job import Event, Job
 from engine.simulated.limits import Limits
-from engine.simulated.virtual import Event, Job, VirtualEngine
+from engine.simulated.virtual import VirtualEngine
 from engine.simulated.waiting import Policy
 from tests.engine.simulated.timeline import Timeline
 

@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from engine.simulated.cost import Link, load_profile
 from engine.simulated.cost.linear import LinearCost
+from engine.simulated.job import Event, Job, Kind
 from engine.simulated.limits import Limits
 from engine.simulated.setup import limits_of
 from engine.simulated.time_account import TimeAccount
-from engine.simulated.virtual import Event, Job, Kind, VirtualEngine
+from engine.simulated.virtual import VirtualEngine
 from engine.simulated.virtual_fleet import VirtualFleet
 from tests.engine.simulated.timeline import Timeline
 

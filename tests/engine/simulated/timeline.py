@@ -5,9 +5,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from engine.simulated.cost import StepCost
+from engine.simulated.job import Event, Job, Kind
 from engine.simulated.limits import Limits
 from engine.simulated.time_account import TimeAccount
-from engine.simulated.virtual import Event, Job, Kind, VirtualEngine
+from engine.simulated.virtual import VirtualEngine
 
 
 @dataclass(slots=True)

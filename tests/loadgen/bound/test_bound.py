@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from engine.simulated.cost import Profile, load_profile
 from engine.simulated.cost.pipeline import pipelined
-from engine.simulated.virtual import Job, Kind, VirtualEngine
+from engine.simulated.job import Job, Kind
+from engine.simulated.virtual import VirtualEngine
 from loadgen.arrivals.process import Arrivals
 from loadgen.arrivals.process import Kind as Process
 from loadgen.bound import Bound, Limits, Pool, Remembered, Resource, Role, bound_of, work_of
