@@ -19,11 +19,14 @@ from loadgen.workload.base import Workload
 from proto.worker import Role
 
 GPUS = 8
-#: Token budgets of a step: the first two are tried with every colocated layout, the others with the best one.
+#: Token budgets of a step of colocated layouts.
 BUDGETS = (512, 2048, 1024, 256)
 #: Of prefill workers, and of fluid ones until the policy tells them another; the first is tried with every split, the others
 #: with the best one.
 PREFILL_BUDGETS = (2048, 1024, 4096, 512, 8192)
+
+#: A run is short, and its last requests may wait: it may hold more than what could go on for ever.
+_MARGIN = 1.1
 
 
 class Kind(StrEnum):
@@ -35,8 +38,8 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """`most`: requests/s that its GPUs could carry by the kernels alone, with nothing ever waiting. `others`:
-    the same with other budgets."""
+    """`most`: requests/s that its GPUs could carry by the kernels alone, with nothing ever waiting; not known of colocated ones,
+    where decoding hides behind prompts. `others`: the same with other budgets."""
 
     kind: Kind
     name: str
@@ -53,6 +56,10 @@ class Work:
     prompt_gpu_s: Mapping[int, float]
     answer_gpu_s: Mapping[int, float]
 
+    def start(self, tp: int) -> float:
+        """A rate to begin the search with, in requests/s of all GPUs."""
+        return GPUS / 2 / (self.prompt_gpu_s[tp] + self.answer_gpu_s[tp])
+
     @classmethod
     def of(cls, model: Model, workload: Workload) -> "Work":
         demands = [demand for chain in workload.draw(500, np.random.default_rng(0)) for demand in chain]
@@ -64,16 +71,13 @@ class Work:
         return cls({tp: prompt * s for tp, s in chunk_s.items()}, {tp: output * s for tp, s in token_s.items()})
 
 
-def static_colocated(model: Model, work: Work) -> list[Arm]:
-    return [colocated(model, tp, budget, work) for tp in _likely_first(model) for budget in BUDGETS[:2]]
-
-
-def colocated(model: Model, tp: int, budget: int, work: Work) -> Arm:
-    layout = _layout((_pool(model, Role.BOTH, tp, GPUS // tp, budget),))
-    most = GPUS / (work.prompt_gpu_s[tp] + work.answer_gpu_s[tp])
-    budgets = BUDGETS[2:] if budget in BUDGETS[:2] else ()
-    others = tuple(partial(colocated, model, tp, other, work) for other in budgets)
-    return Arm(Kind.COLOCATED, f"{GPUS // tp}C TP{tp}/{budget}", layout, most, others)
+def static_colocated(model: Model) -> list[Arm]:
+    """Every degree with every budget: the best budget of one degree is not that of another."""
+    arms = []
+    for budget, tp in product(BUDGETS, _likely_first(model)):
+        layout = _layout((_pool(model, Role.BOTH, tp, GPUS // tp, budget),))
+        arms.append(Arm(Kind.COLOCATED, f"{GPUS // tp}C TP{tp}/{budget}", layout))
+    return arms
 
 
 def static_splits(model: Model, work: Work) -> list[Arm]:
@@ -83,7 +87,7 @@ def static_splits(model: Model, work: Work) -> list[Arm]:
         for prefill in range(1, (GPUS - 1) // small + 1):
             left = GPUS - prefill * small
             if not left % tp:
-                most = min(prefill * small / work.prompt_gpu_s[small], left / work.answer_gpu_s[tp])
+                most = _MARGIN * min(prefill * small / work.prompt_gpu_s[small], left / work.answer_gpu_s[tp])
                 arms.append(split(model, (small, prefill), (tp, left // tp), PREFILL_BUDGETS[0], most))
     return sorted(arms, key=lambda arm: -arm.most)
 

@@ -86,12 +86,11 @@ class Contest:
     def _chosen(self) -> tuple[dict[Kind, Arm], dict[Kind, float]]:
         """The best of each kind, and what it held in the screen."""
         work = Work.of(self.model, self.workload)
-        colocated = static_colocated(self.model, work)
-        start = 0.5 * max(arm.most for arm in colocated)
+        start = max(map(work.start, self.model.degrees))
         chosen: dict[Kind, Arm] = {}
         found: dict[Kind, float] = {}
         for kind, arms in (
-            (Kind.COLOCATED, colocated),
+            (Kind.COLOCATED, static_colocated(self.model)),
             (Kind.SPLIT, static_splits(self.model, work)),
             (Kind.FLUID, fluid(self.model, self.aim)),
         ):

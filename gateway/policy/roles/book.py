@@ -1,6 +1,7 @@
 """What one worker has in hand, by the gateway's own account, and what each of its answers may still take."""
 
 from dataclasses import dataclass, field
+from heapq import nsmallest
 from math import inf
 
 from gateway.policy.roles.knobs import Aims, Knobs
@@ -77,26 +78,25 @@ class Book:
         self._step_s = None
 
     def step_s(self, law: StepLaw, aims: Aims, knobs: Knobs) -> float:
-        """How long a step may take so that every answer keeps its mean: what it has saved, or overdrawn, is spread over the
-        tokens that it still has to give. Who cannot keep it any more does not hold the others up."""
+        """How long a step may take so that nearly every answer keeps its mean. What it has saved it may spend soon, as long
+        steps come only while there are prompts; what it is short of it makes up for over all that is left of it. Who cannot keep its mean any more does not hold the others up."""
         if self._step_s is None:
-            self._step_s = self._shortest_s(knobs.tpot_share * aims.tpot_s, knobs.handoff_steps, law)
+            self._step_s = self._pressed_s(knobs, knobs.tpot_share * aims.tpot_s, law)
         return self._step_s
 
-    def _shortest_s(self, aim_s: float, handoff_steps: float, law: StepLaw) -> float:
-        least_s = law.step_s(self.answers, self.reading_tokens)
-        shortest_s, steps, now_s = inf, self.steps, self._looked_s
-        for tokens in self.handed.values():  # each loses some steps on its way, which count as long as they are here
-            may_s = aim_s * tokens / (tokens + handoff_steps)
-            if least_s < may_s < shortest_s:
-                shortest_s = may_s
+    def _pressed_s(self, knobs: Knobs, aim_s: float, law: StepLaw) -> float:
+        least_s, steps, now_s = law.step_s(self.answers, self.reading_tokens), self.steps, self._looked_s
+        # who comes loses some steps on its way, which count as long as they are here
+        allowed = [aim_s * tokens / (tokens + knobs.handoff_steps) for tokens in self.handed.values()]
         for one in self.decoding.values():
             done = steps - one.begun
-            left = one.tokens - done
-            may_s = aim_s + (done * aim_s + one.first_s - now_s) / (left if left > 1 else 1.0)
-            if least_s < may_s < shortest_s:
-                shortest_s = may_s
-        return aim_s if shortest_s == inf and self.decoding else shortest_s
+            left = max(one.tokens - done, 1.0)
+            credit_s = done * aim_s + one.first_s - now_s
+            allowed.append(aim_s + credit_s / (min(left, knobs.credit_tokens) if credit_s > 0 else left))
+        able = [may_s for may_s in allowed if may_s > least_s]
+        if able:
+            return nsmallest(int(knobs.pressed_share * len(able)) + 1, able)[-1]
+        return aim_s if self.decoding else inf
 
     def chunk_tokens(self, law: StepLaw, aims: Aims, knobs: Knobs) -> int:
         """Prompt tokens of the next step."""

@@ -19,7 +19,8 @@ class Aims:
 class Knobs:
     """`tpot_share`, `ttft_share`, `kv_share`: how much of a limit, and of a worker's KV, the policy plans to use; the
     rest is for what differs from the mean. `handoff_steps`: what a hand-off takes of an answer's time, in steps of the worker
-    that receives it.
+    that receives it. `credit_tokens`: over how many tokens, at most, an answer spends what it has saved. `pressed_share`: of the
+    answers of a worker, those that allow the shortest steps and are passed over.
     `largest_chunk_tokens`, `smallest_chunk_tokens` bound the prompt tokens of one step; they are equal where engines take
     no other limit (`bounds_chunks` False).
     `first_tokens`: of an answer that is handed over, given before that by a worker that has the time; 1 for none but the first.
@@ -33,6 +34,8 @@ class Knobs:
     ttft_share: float = 0.6
     kv_share: float = 0.9
     handoff_steps: float = 2.7
+    credit_tokens: float = 64.0
+    pressed_share: float = 0.1
     leans: bool = True
     largest_chunk_tokens: int = 2048
     smallest_chunk_tokens: int = 64

@@ -164,6 +164,20 @@ def test_who_expects_a_short_answer_from_another_worker_keeps_its_steps_short_un
     assert fluid.chunk_tokens("w0") == alone
 
 
+def test_one_answer_of_many_that_may_spend_nothing_does_not_hold_back_what_the_others_have_saved() -> None:
+    world = World()
+    fluid = world.fluid
+    place = Placement("w0", Path.COLOCATED, "")
+    for number in range(20):
+        fluid.taken(str(number), place, LONG)
+        fluid.prefilled(str(number))
+    world.decode("w0", 500, 10.0)
+    rich = fluid.chunk_tokens("w0")
+    fluid.taken("new", place, LONG)
+    fluid.prefilled("new")
+    assert fluid.chunk_tokens("w0") > 0.9 * rich
+
+
 def test_nobody_to_decode_is_said() -> None:
     world = World()
     assert isinstance(world.fluid.place(SHORT, Fleet((), (), {}), RULES), NoRoute)
