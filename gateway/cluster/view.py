@@ -19,21 +19,20 @@ class View:
         self._ready: list[Worker] = []
         self._changed: set[int] = set()
         self._closed: set[int] = set()
-        self._caching: dict[
-            int, int
-        ] = {}  # of those that may have something cached: tokens of the prompt looked at last
+        self._caching: dict[int, int] = {}  # of those that may have something cached: tokens of the last prompt
         self._decodes: list[DecodeCandidate | None] = []
         self._prefills: list[PrefillCandidate | None] = []
 
     def fleet(self, ready: Iterable[Worker], links: Mapping[str, Links], prefix: BlockHashes) -> Fleet:
         """With what each decode worker is believed to have cached of a prompt. The same one while nothing changes."""
         ready = list(ready)
-        if ready != self._ready:
+        others = ready != self._ready  # nobody may be left to say so
+        if others:
             self._adopt(ready)
         for at, tokens in self._caching.items():
             if _cached(self._ready[at], prefix) != tokens:
                 self._changed.add(at)
-        if self._changed or self._closed or links is not self._fleet.links:
+        if others or self._changed or self._closed or links is not self._fleet.links:
             for at in self._changed | self._closed:
                 self._renew(at, prefix)
             self._changed.clear()
@@ -51,9 +50,10 @@ class View:
 
     def _renew(self, at: int, prefix: BlockHashes) -> None:
         worker = self._ready[at]
+        cached = _cached(worker, prefix) if worker.prefix else 0
         if worker.prefix:
-            self._caching[at] = _cached(worker, prefix)
-        decode = worker.as_decode(self._caching.get(at, 0)) if worker.role.decodes else None
+            self._caching[at] = cached
+        decode = worker.as_decode(cached) if worker.role.decodes else None
         self._decodes[at] = decode
         self._prefills[at] = worker.as_prefill() if worker.role.prefills else None
         if decode is not None and decode.closed:

@@ -83,3 +83,10 @@ def test_another_role_and_other_workers_are_seen_at_once() -> None:
     assert ([one.worker_id for one in seen.decodes], [one.worker_id for one in seen.prefills]) == (["a", "b"], ["b"])
     scene.workers = [scene.other, scene.worker("c")]
     assert [one.worker_id for one in scene.fleet().decodes] == ["b", "c"]
+
+
+def test_when_the_last_worker_has_left_nobody_is_seen() -> None:
+    scene = Scene()
+    scene.fleet()
+    scene.workers = []
+    assert scene.fleet().decodes == ()
