@@ -28,7 +28,7 @@ _PROFILE = "--profile h200-sxm/llama-3.1-8b"
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--whole", action="store_true", help="the two full-size cases alone")
+    parser.add_argument("--whole", action="store_true", help="the full-size cases alone")
     parser.add_argument("--policy", action="store_true", help="without and with --controlled, in turn")
     parser.add_argument("--requests", type=int, default=100_000, help="of the full-size cases, or of --policy")
     given = parser.parse_args()
@@ -43,10 +43,12 @@ def main() -> None:
 
 def _whole(requests: int) -> Sequence[tuple[str, Layout, Schedule]]:
     dp = parse_layout(f"{_PROFILE} --colocated 8 {_PATIENT}", float("inf"))
+    fluid = parse_layout(f"{_PROFILE} --colocated 8 --fluid 2000:50 {_PATIENT}", float("inf"))
     return [
         ("closed batch of 2,000, KV reserved", dp, closed(requests, 2_000)),
         ("closed batch of 2,000, no admission control", _without(dp), closed(requests, 2_000)),
         ("open loop, 6 req/s, KV reserved", dp, opened(requests, 6.0)),
+        ("open loop, 6 req/s, fluid roles", fluid, opened(requests, 6.0)),
     ]
 
 
