@@ -144,7 +144,6 @@ class Worker:
     def _facts(self, blocks_total: int, blocks_taken: int) -> None:
         self._blocks_total = blocks_total or self.info.blocks_total
         self._blocks_taken = blocks_taken
-        self.touched()
         self._door.changed()
         self.leases.snapshot_arrived()
 

@@ -1,17 +1,16 @@
 """The fleet that routing sees, kept from turn to turn, is the one that would be made anew, whatever happens to workers."""
 
-from collections.abc import Mapping
+from collections.abc import Callable
+from random import Random
 
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+import pytest
 
 from gateway.cluster.leases import Lease, LeaseKind
 from gateway.cluster.view import View
 from gateway.cluster.worker import Worker
 from gateway.config import HealthConfig
 from gateway.policy.prefix import PrefixKey
-from gateway.policy.routing import Fleet, Link, Links
+from gateway.policy.routing import Fleet, Link
 from gateway.policy.standing import REOPEN_S
 from proto.reservation import Refusal, RefusalReason
 from proto.worker import Role
@@ -20,106 +19,100 @@ from tests.workers import worker_info
 
 _PROMPTS = [PrefixKey(range(start, start + 64), "") for start in (0, 32, 500)]
 _NAMES = ("a", "b", "c")
-_AT = st.integers(0, 99)  # of something that there is, modulo how many
+_LEASES = 12
 
 
-class Watching(RuleBasedStateMachine):
-    @initialize()
-    def build(self) -> None:
+class Walk:
+    """Events at random; what is not possible now is nothing."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
         self.clock = Clock()
         self.links: dict[str, dict[str, Link]] = {}
         self.workers = {name: self.worker(name) for name in _NAMES}
         self.ready = list(_NAMES)
-        self.view = View()
         self.leases: list[tuple[Worker, Lease]] = []
+        self.prompt = _PROMPTS[0]
+        self.events: list[Callable[[], None]] = [
+            self.heard, self.taken, self.taken, self.granted, self.computed, self.over, self.over, self.prefilled,
+            self.cached, self.waited, self.lost_or_back, self.begun_anew, self.linked, self.asked,
+        ]  # fmt: skip
 
     def worker(self, name: str) -> Worker:
         return Worker(worker_info(name), name, HealthConfig(), self.clock, lambda *_: None, lambda: None)
 
-    def one(self, at: int) -> Worker:
-        return self.workers[_NAMES[at % len(_NAMES)]]
+    def one(self) -> Worker:
+        return self.workers[self.random.choice(_NAMES)]
 
-    @rule(
-        at=_AT,
-        used=st.integers(0, 100),
-        promised=st.integers(0, 100),
-        pool=st.integers(0, 9),
-        role=st.sampled_from(Role),
-    )
-    def heard(self, at: int, used: int, promised: int, pool: int, role: Role) -> None:
-        self.one(at).heard(
-            state(role=role, blocks_used=used, blocks_reserved=used, blocks_promised=float(promised), pool_blocks=pool)
-        )
+    def heard(self) -> None:
+        used, promised = self.random.randrange(100), float(self.random.randrange(100))
+        role, pool = self.random.choice([Role.BOTH, *Role]), self.random.randrange(9)
+        told = state(role=role, blocks_used=used, blocks_reserved=used, blocks_promised=promised, pool_blocks=pool)
+        self.one().heard(told)
 
-    @rule(at=_AT, kind=st.sampled_from(LeaseKind), size=st.integers(0, 40))
-    def take(self, at: int, kind: LeaseKind, size: int) -> None:
-        worker = self.one(at)
-        self.leases.append((worker, worker.leases.take(kind, "r", ttl_s=9.0, tokens=size, blocks=size)))
+    def taken(self) -> None:
+        worker, size = self.one(), self.random.randrange(40)
+        kind = self.random.choice([LeaseKind.RESERVATION, *LeaseKind])
+        if len(self.leases) < _LEASES:
+            self.leases.append((worker, worker.leases.take(kind, "r", ttl_s=9.0, tokens=size, blocks=size)))
 
-    @precondition(lambda self: self.leases)
-    @rule(at=_AT, blocks=st.integers(0, 40))
-    def granted(self, at: int, blocks: int) -> None:
-        worker, lease = self.leases[at % len(self.leases)]
-        worker.leases.granted(lease, blocks)
+    def granted(self) -> None:
+        if self.leases:
+            worker, lease = self.random.choice(self.leases)
+            worker.leases.granted(lease, self.random.randrange(40))
 
-    @precondition(lambda self: self.leases)
-    @rule(at=_AT)
-    def computed(self, at: int) -> None:
-        worker, lease = self.leases[at % len(self.leases)]
-        worker.leases.computed(lease)
+    def computed(self) -> None:
+        if self.leases:
+            worker, lease = self.random.choice(self.leases)
+            worker.leases.computed(lease)
 
-    @precondition(lambda self: self.leases)
-    @rule(at=_AT, how=st.sampled_from(("back", "quiet", "refused", "vain")))
-    def over(self, at: int, how: str) -> None:
-        worker, lease = self.leases.pop(at % len(self.leases))
-        match how:
-            case "refused":
+    def over(self) -> None:
+        if not self.leases:
+            return
+        worker, lease = self.leases.pop(self.random.randrange(len(self.leases)))
+        match self.random.randrange(4):
+            case 0:
                 worker.refused(Refusal(RefusalReason.KV_BUSY, 10, 100, 90, 95, 8, 8), lease)
-            case "vain":
+            case 1:
                 worker.not_granted(lease)
-            case _:
-                worker.leases.give_back(lease, quiet=how == "quiet")
+            case quiet:
+                worker.leases.give_back(lease, quiet=quiet == 2)
 
-    @rule(at=_AT, tokens=st.integers(1, 2000), seconds=st.sampled_from((0.1, 1.0)))
-    def prefilled(self, at: int, tokens: int, seconds: float) -> None:
-        self.one(at).prefilled(tokens, seconds)
+    def prefilled(self) -> None:
+        self.one().prefilled(self.random.randrange(2000), self.random.choice((0.1, 1.0)))
 
-    @rule(at=_AT, prompt=st.sampled_from(_PROMPTS), blocks=st.integers(0, 4))
-    def cached(self, at: int, prompt: PrefixKey, blocks: int) -> None:
-        self.one(at).has_cached(prompt.hashes(16)[:blocks])
+    def cached(self) -> None:
+        self.one().has_cached(self.random.choice(_PROMPTS).hashes(16)[: self.random.randrange(5)])
 
-    @rule(seconds=st.sampled_from((REOPEN_S / 2, 2 * REOPEN_S)))
-    def waits(self, seconds: float) -> None:
-        self.clock.now_s += seconds
+    def waited(self) -> None:
+        self.clock.now_s += self.random.choice((REOPEN_S / 2, 2 * REOPEN_S))
 
-    @rule(at=_AT)
-    def lost_or_back(self, at: int) -> None:
-        name = _NAMES[at % len(_NAMES)]
-        if name in self.ready:
-            self.ready.remove(name)
-        else:
-            self.ready.append(name)
+    def lost_or_back(self) -> None:
+        name = self.random.choice(_NAMES)
+        self.ready = [one for one in _NAMES if (one in self.ready) != (one == name)]
 
-    @rule(at=_AT)
-    def begins_anew(self, at: int) -> None:
-        self.workers[_NAMES[at % len(_NAMES)]] = self.worker(_NAMES[at % len(_NAMES)])
+    def begun_anew(self) -> None:
+        name = self.random.choice(_NAMES)
+        self.workers[name] = self.worker(name)
 
-    @rule(at=_AT, other=_AT)
-    def linked(self, at: int, other: int) -> None:
-        self.links.setdefault(self.one(at).worker_id, {})[self.one(other).worker_id] = Link("tcp")
+    def linked(self) -> None:
+        self.links.setdefault(self.one().worker_id, {})[self.one().worker_id] = Link("tcp")
 
-    @rule(prompt=st.sampled_from(_PROMPTS))
-    def looks(self, prompt: PrefixKey) -> None:
-        """Not after every event: several of them may lie between two looks."""
-        ready = [self.workers[name] for name in self.ready]
-        assert self.view.fleet(ready, self.links, prompt) == anew(ready, self.links, prompt)
+    def asked(self) -> None:
+        self.prompt = self.random.choice(_PROMPTS)
 
 
-def anew(ready: list[Worker], links: Mapping[str, Links], prompt: PrefixKey) -> Fleet:
+def anew(ready: list[Worker], links: dict[str, dict[str, Link]], prompt: PrefixKey) -> Fleet:
     hashes = prompt.hashes(16)
     decodes = [one.as_decode(one.prefix.cached_tokens(hashes)) for one in ready if one.role.decodes]
     return Fleet(tuple(decodes), tuple([one.as_prefill() for one in ready if one.role.prefills]), links)
 
 
-TestWatching = Watching.TestCase
-TestWatching.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+@pytest.mark.parametrize("between", [1, 2, 5])
+def test_the_kept_view_is_the_one_made_anew_after_any_events(between: int) -> None:
+    walk, view = Walk(between), View()
+    for number in range(6_000):
+        walk.random.choice(walk.events)()
+        if number % between == 0:
+            ready = [walk.workers[name] for name in walk.ready]
+            assert view.fleet(ready, walk.links, walk.prompt) == anew(ready, walk.links, walk.prompt)
