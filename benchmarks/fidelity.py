@@ -29,6 +29,7 @@ import psutil
 import uvloop
 
 from benchmarks.comparison import ATTAINMENT_BAR, MEDIAN_BAR, METRICS, Comparison, Row, compare, latencies, slos
+from benchmarks.ending import sigterm_as_ctrl_c
 from loadgen.arms.local import LocalArm
 from loadgen.arrivals.process import Arrivals, Kind
 from loadgen.experiment import Experiment
@@ -254,6 +255,7 @@ async def main(args: argparse.Namespace) -> Run:
 
 if __name__ == "__main__":
     asked = arguments()
+    sigterm_as_ctrl_c()
     result = uvloop.run(main(asked))
     print(json.dumps(document(result)) if asked.json else report(result))
     sys.exit(0 if result.comparison.holds else 1)

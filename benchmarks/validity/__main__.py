@@ -1,9 +1,10 @@
 """`python -m benchmarks.validity`: the fleet simulator against the real engine, and against its own engine in real time.
 
 Three layouts at three rates each: half the knee, at it, and a quarter above. Limits and rates come from virtual time
-alone, with tables that are measured first on this machine's real engine (alone, and beside another), so that no truth is used to choose them. The
-same requests then go to the real engine behind a real gateway (`real`), to the simulated engine in real time behind a
-real gateway (`live`), and through virtual time. `exact` runs the tests that hold virtual time against single steps.
+alone, with tables that are measured first on this machine's real engine (alone, and beside another), so that no truth
+is used to choose them. The same requests then go to the real engine behind a real gateway (`real`), to the simulated
+engine in real time behind a real gateway (`live`), and through virtual time. `exact` runs the tests that hold virtual
+time against single steps.
 Ends with status 1 when attainment is off by more than 5 points (real) or 2 (live), or when a step differs.
 """
 
@@ -16,6 +17,7 @@ from typing import Annotated
 import typer
 import uvloop
 
+from benchmarks.ending import sigterm_as_ctrl_c
 from benchmarks.fidelity import OPTIONS, WORKLOAD, measure, say
 from benchmarks.validity import exact
 from benchmarks.validity.cell import Cell
@@ -109,4 +111,5 @@ async def _against(part: Part, question: Question, names: list[str], engine: str
 
 
 if __name__ == "__main__":
+    sigterm_as_ctrl_c()
     typer.run(main)

@@ -1,0 +1,13 @@
+"""How a benchmark that has started something is ended."""
+
+import signal
+from types import FrameType
+
+
+def sigterm_as_ctrl_c() -> None:
+    """From now on SIGTERM ends the process as Ctrl-C does: what it has started is stopped first."""
+    signal.signal(signal.SIGTERM, _interrupt)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    signal.raise_signal(signal.SIGINT)

@@ -1,0 +1,59 @@
+"""A benchmark that is told to end takes along what it has started."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+import benchmarks
+from tests.waiting import HANG_S, await_true
+
+_ROOT = Path(benchmarks.__file__).parents[1]
+_STARTS_SOMETHING = """
+import asyncio, uvloop
+from benchmarks.ending import sigterm_as_ctrl_c
+
+async def main():
+    child = await asyncio.create_subprocess_exec("sleep", "900", start_new_session=True)
+    try:
+        await child.wait()
+    finally:
+        child.terminate()
+        await child.wait()
+
+sigterm_as_ctrl_c()
+uvloop.run(main())
+"""
+
+
+def ended(command: list[str], mark: str) -> int:
+    """Its exit status after SIGTERM, which comes when it has a child in whose command `mark` stands."""
+    with subprocess.Popen(command, cwd=_ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        here = psutil.Process(process.pid)
+        await_true(lambda: any(mark in each.cmdline() for each in here.children()))
+        started = here.children(recursive=True)
+        process.send_signal(signal.SIGTERM)
+        status = process.wait(HANG_S)
+        await_true(lambda: not any(map(lives, started)), otherwise=lambda: str(started))
+        return status
+
+
+def lives(process: psutil.Process) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_sigterm_runs_what_ctrl_c_would() -> None:
+    assert ended([sys.executable, "-c", _STARTS_SOMETHING], "sleep") == -signal.SIGINT
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [["fidelity"], ["validity", "--parts", "live", "--requests", "12"]])
+def test_sigterm_leaves_no_layout_running(words: list[str]) -> None:
+    engine = ["--engine", "--engine simulated --profile toy", "--options", ""]
+    assert ended([sys.executable, "-m", f"benchmarks.{words[0]}", *words[1:], *engine], "up") != 0
