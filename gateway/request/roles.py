@@ -2,9 +2,8 @@
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
-from operator import sub
 from typing import Self
 
 from gateway.cluster.cluster import Cluster
@@ -14,6 +13,8 @@ from gateway.policy.dispatch import Bid
 from gateway.policy.roles import Aims, Fluid, Knobs, Steps
 from gateway.policy.routing import Need, Path, Placement
 from proto.worker import StepTotals, WorkerState
+
+_SUMS = [each.name for each in fields(Steps)]
 
 
 class WayTaken(StrEnum):
@@ -47,6 +48,8 @@ class Trip:
 
     def computing(self, worker_id: str) -> None:
         """`worker_id` computes the prompt now: perhaps another one than was planned, or once more."""
+        if self._over:
+            return
         planned = self.placement.prefill_id or self.placement.worker_id
         if self._begun or worker_id != planned:
             here = worker_id == self.placement.worker_id
@@ -121,7 +124,9 @@ class Roles:
         if now_s < self._look_s:
             return
         self._look_s = now_s + self.cluster.config.health.watch_interval_s / 2
-        for worker in self.cluster.workers():
+        workers = self.cluster.workers()
+        self._forget({worker.worker_id for worker in workers})
+        for worker in workers:
             state, before = worker.state, self._seen.get(worker.worker_id)
             if state is None or state is before:
                 continue
@@ -129,6 +134,13 @@ class Roles:
             if before is not None and before.epoch == state.epoch:
                 self.policy.stepped(worker.worker_id, steps_between(before.totals, state.totals))
 
+    def _forget(self, known: set[str]) -> None:
+        """Workers that come under ever new names must not be kept for ever."""
+        if gone := self._seen.keys() - known:
+            self.policy.forget(gone)
+            for worker_id in gone - self.policy.books:
+                del self._seen[worker_id]
+
 
 def steps_between(before: StepTotals, after: StepTotals) -> Steps:
-    return Steps(*map(sub, astuple(after), astuple(before)))
+    return Steps(**{name: getattr(after, name) - getattr(before, name) for name in _SUMS})

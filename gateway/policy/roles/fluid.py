@@ -1,6 +1,6 @@
 """Fluid roles: every worker may prefill and decode, and each request gets the way that suits the fleet now. Pure."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from gateway.policy.roles.book import Book
@@ -123,6 +123,18 @@ class Fluid:
     def stepped(self, worker_id: str, steps: Steps) -> None:
         self.law.learn(steps)
         self.book(worker_id).stepped(steps, self._clock())
+
+    def forget(self, workers: Collection[str]) -> None:
+        """They are gone. Whoever still has something in hand there keeps its book until then."""
+        for worker_id in workers:
+            book = self._books.get(worker_id)
+            if book is not None and not book.promised and not book.backlog_tokens:
+                del self._books[worker_id]
+
+    @property
+    def books(self) -> Set[str]:
+        """Workers that have a book."""
+        return self._books.keys()
 
     def _decodes(self, key: str, trip: _Trip, first_s: float) -> None:
         trip.decoding = True

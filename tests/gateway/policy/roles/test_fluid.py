@@ -261,3 +261,13 @@ def test_a_whole_prompt_in_one_step_harms_short_answers_and_hardly_long_ones() -
         assert isinstance(placement, Placement)
         assert placement.worker_id == "w0"
         assert (placement.path is Path.COLOCATED) is spare
+
+
+def test_a_worker_that_is_gone_is_forgotten_when_nothing_is_in_hand_there() -> None:
+    world = World()
+    sent = world.send(LONG)
+    world.fluid.forget(NAMES)
+    assert world.fluid.books == {sent.worker_id}
+    world.fluid.ended("1")
+    world.fluid.forget(NAMES)
+    assert not world.fluid.books
