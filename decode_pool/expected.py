@@ -28,9 +28,8 @@ class Admission:
     """The worker's own knobs (docs/admission.md): whoever asks, the same capacity is promised by one rule.
 
     `pool_share`: of all blocks, held back for what goes wrong. `spread`: of the common error of all lengths, before any
-    have ended;
-    `learn`: that error and a bias from the answers that end, and less of `epsilon` from overruns that came. `rule`:
-    another rule in place of ours, to compare.
+    have ended; `learn`: that error and a bias from the answers that end, and less of `epsilon` from overruns that came.
+    `rule`: another rule in place of ours, to compare.
     """
 
     epsilon: float = 0.07

@@ -23,8 +23,8 @@ class Charge(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Grant:
-    """`charged`: its `charge` as the ledger has counted it, but for what its sequences have `grown` since. `expected`: names of answers that may be started, if their
-    growth is forecast and not reserved in full.
+    """`charged`: its `charge` as the ledger has counted it, but for what its sequences have `grown` since.
+    `expected`: names of answers that may be started, if their growth is forecast and not reserved in full.
 
     Of a grant that is forecast, the book covers everything but a prefix that several answers share.
     """

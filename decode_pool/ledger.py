@@ -81,18 +81,18 @@ class Ledger:
         Where work without reservations shares the engine, what reserved sequences do not hold of the engine's use is
         that work's, and comes on top of the reserved.
         """
-        foreign = (
-            max(0, load.blocks_used - self.grants.filled_blocks(self.shape.block_size_tokens)) if load.foreign else 0
-        )
-        return max(load.blocks_used, self.reserved_blocks + foreign)
+        return max(load.blocks_used, self.reserved_blocks + self._foreign_blocks(load))
 
     def certain_blocks(self, load: Load) -> int:
         """Committed, whatever becomes of the answers that are forecast: reserved in full, or used by others."""
-        foreign = (
-            max(0, load.blocks_used - self.grants.filled_blocks(self.shape.block_size_tokens)) if load.foreign else 0
-        )
         filled = self.charges.blocks - self.charges.certain - self.charges.waiting
-        return max(self.charges.certain + foreign, load.blocks_used - filled)
+        return max(self.charges.certain + self._foreign_blocks(load), load.blocks_used - filled)
+
+    def _foreign_blocks(self, load: Load) -> int:
+        """Of work without reservations."""
+        if not load.foreign:
+            return 0
+        return max(0, load.blocks_used - self.grants.filled_blocks(self.shape.block_size_tokens))
 
     def tend(self) -> None:
         """After a step: brings the forecast up to date where that is due, so that the next reservation need not wait for
