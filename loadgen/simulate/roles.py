@@ -4,7 +4,6 @@ from dataclasses import fields
 from operator import sub
 from typing import TYPE_CHECKING
 
-from engine.simulated.totals import StepTotals
 from gateway.policy.roles import Fluid, Steps
 from gateway.policy.routing import Need, Placement
 from loadgen.simulate.worker import SimWorker
@@ -12,7 +11,7 @@ from loadgen.simulate.worker import SimWorker
 if TYPE_CHECKING:
     from loadgen.simulate.fleet import SimFleet
 
-_FIELDS = tuple(field.name for field in fields(StepTotals))
+_FIELDS = tuple(field.name for field in fields(Steps))
 _NOTHING = (0,) * len(_FIELDS)
 
 

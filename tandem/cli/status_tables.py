@@ -8,7 +8,7 @@ from rich.text import Text
 
 from gateway.cluster.snapshot import ClusterSnapshot, PairSnapshot, WorkerSnapshot
 from gateway.cluster.states import PairState, WorkerStatus
-from gateway.policy.control.rows import EarlyRow, PolicySnapshot, RolesRow
+from gateway.policy.control.rows import BucketRow, ClassRow, EarlyRow, PolicySnapshot, RolesRow
 from proto.worker import Role
 from tandem.units import rate, size
 
@@ -55,35 +55,9 @@ def _promises(workers: Iterable[WorkerSnapshot]) -> Table:
 def _policy(policy: PolicySnapshot) -> list[RenderableType]:
     parts: list[RenderableType] = [Text(f"Policy {policy.version}: {policy.rule}, {policy.admitted} admitted")]
     if policy.lengths:
-        table = _table(
-            "Estimates", ("class", "answers", "came/estimated", "under", "tokens", "over", "tokens", "drifts")
-        )
-        for row in policy.lengths:
-            ratio = row.realised_tokens / row.estimated_tokens if row.estimated_tokens else None
-            table.add_row(
-                row.klass,
-                f"{row.requests:,}",
-                "–" if ratio is None else f"{ratio:.2f}",
-                f"{row.under_requests:,}",
-                f"{row.under_tokens:,}",
-                f"{row.over_requests:,}",
-                f"{row.over_tokens:,}",
-                str(row.drifts),
-            )
-        parts.append(table)
+        parts.append(_estimates(policy.lengths))
     if policy.buckets:
-        table = _table("Answers by length", ("model", "tokens", "answers", "under", "by", "over", "by"))
-        for bucket in policy.buckets:
-            table.add_row(
-                bucket.model,
-                bucket.answer_tokens,
-                f"{bucket.answers:,}",
-                f"{bucket.under_answers:,}",
-                f"{bucket.under_tokens:,}",
-                f"{bucket.over_answers:,}",
-                f"{bucket.over_tokens:,}",
-            )
-        parts.append(table)
+        parts.append(_answers(policy.buckets))
     if policy.roles is not None:
         parts.append(Text(_roles(policy.roles)))
     if policy.queue:
@@ -96,6 +70,38 @@ def _policy(policy: PolicySnapshot) -> list[RenderableType]:
     for fair in policy.fairness:
         parts += [Text(f"{fair.klass}: the fairness budget of {measure} is spent", "red") for measure in fair.alarms]
     return parts
+
+
+def _estimates(rows: Iterable[ClassRow]) -> Table:
+    table = _table("Estimates", ("class", "answers", "came/estimated", "under", "tokens", "over", "tokens", "drifts"))
+    for row in rows:
+        ratio = row.realised_tokens / row.estimated_tokens if row.estimated_tokens else None
+        table.add_row(
+            row.klass,
+            f"{row.requests:,}",
+            "–" if ratio is None else f"{ratio:.2f}",
+            f"{row.under_requests:,}",
+            f"{row.under_tokens:,}",
+            f"{row.over_requests:,}",
+            f"{row.over_tokens:,}",
+            str(row.drifts),
+        )
+    return table
+
+
+def _answers(rows: Iterable[BucketRow]) -> Table:
+    table = _table("Answers by length", ("model", "tokens", "answers", "under", "by", "over", "by"))
+    for row in rows:
+        table.add_row(
+            row.model,
+            row.answer_tokens,
+            f"{row.answers:,}",
+            f"{row.under_answers:,}",
+            f"{row.under_tokens:,}",
+            f"{row.over_answers:,}",
+            f"{row.over_tokens:,}",
+        )
+    return table
 
 
 def _roles(row: RolesRow) -> str:

@@ -1,4 +1,4 @@
-"""Fluid roles on the real engine: of two workers that do both, one leans to prefill and hands over what the other has no time for."""
+"""Fluid roles on the real engine: one of two workers leans to prefill and hands over what the other has no time for."""
 
 import httpx
 import pytest

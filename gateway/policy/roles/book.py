@@ -19,8 +19,9 @@ class Answer:
 
 @dataclass(slots=True)
 class Book:
-    """Of the prompts: `backlog_tokens` are still to be computed. Of the answers: those in `decoding` do, `coming` will,
-    the tokens of those that are `handed` over by others; `context_tokens` is the KV that all hold on the mean over their lives."""
+    """Of the prompts: `backlog_tokens` are still to be computed. Of the answers: those in `decoding` do, `coming` will;
+    `handed` has the tokens of those that others hand over. `context_tokens` is the KV that all hold on the mean over
+    their lives."""
 
     backlog_tokens: int = 0
     coming: int = 0
