@@ -18,6 +18,7 @@ from functools import partial
 import httpx
 import psutil
 
+from benchmarks.ending import sigterm_as_ctrl_c
 from benchmarks.processes import cpu_s, served
 from engine.base import WorkerIdentity
 from engine.config import Backend, EngineConfig
@@ -245,4 +246,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    sigterm_as_ctrl_c()
     main()

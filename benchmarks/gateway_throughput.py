@@ -22,6 +22,7 @@ from typing import Any
 
 import psutil
 
+from benchmarks.ending import sigterm_as_ctrl_c
 from benchmarks.processes import cpu_s, running, served
 from benchmarks.tap import tap
 from benchmarks.word_model import word_model
@@ -356,4 +357,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    sigterm_as_ctrl_c()
     main()
