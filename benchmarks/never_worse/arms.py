@@ -38,11 +38,12 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """`most`: requests/s that its GPUs could carry by the kernels alone, with nothing ever waiting; not known of colocated ones,
+    """`sort`: the degrees, and how many workers of each; arms of one sort differ in token budgets alone. `most`: requests/s that its GPUs could carry by the kernels alone, with nothing ever waiting; not known of colocated ones,
     where decoding hides behind prompts. `others`: the same with other budgets."""
 
     kind: Kind
     name: str
+    sort: str
     layout: Layout
     most: float = inf
     others: "tuple[Callable[[], Arm], ...]" = ()
@@ -76,7 +77,8 @@ def static_colocated(model: Model) -> list[Arm]:
     arms = []
     for budget, tp in product(BUDGETS, _likely_first(model)):
         layout = _layout((_pool(model, Role.BOTH, tp, GPUS // tp, budget),))
-        arms.append(Arm(Kind.COLOCATED, f"{GPUS // tp}C TP{tp}/{budget}", layout))
+        sort = f"{GPUS // tp}C TP{tp}"
+        arms.append(Arm(Kind.COLOCATED, f"{sort}/{budget}", sort, layout))
     return arms
 
 
@@ -98,10 +100,10 @@ def split(model: Model, prefill: tuple[int, int], decode: tuple[int, int], budge
         _pool(model, Role.PREFILL, *prefill, budget),
         _pool(model, Role.DECODE, *decode, PREFILL_BUDGETS[0]),
     )
-    name = f"{prefill[1]}P TP{prefill[0]}/{budget} + {decode[1]}D TP{decode[0]}"
+    prefills, decodes = f"{prefill[1]}P TP{prefill[0]}", f"{decode[1]}D TP{decode[0]}"
     budgets = PREFILL_BUDGETS[1:] if budget == PREFILL_BUDGETS[0] else ()
     others = tuple(partial(split, model, prefill, decode, other, most) for other in budgets)
-    return Arm(Kind.SPLIT, name, _layout(pools), most, others)
+    return Arm(Kind.SPLIT, f"{prefills}/{budget} + {decodes}", f"{prefills} + {decodes}", _layout(pools), most, others)
 
 
 def fluid(model: Model, aim: Aim, *, leans: bool = True) -> list[Arm]:
@@ -109,14 +111,12 @@ def fluid(model: Model, aim: Aim, *, leans: bool = True) -> list[Arm]:
     kind = Kind.FLUID if leans else Kind.ROUTED
     aims = Aims(aim.ttft_ms / 1e3, aim.tpot_ms / 1e3)
     make: Callable[[Callable[[], float]], Fluid] = partial(Fluid, aims, knobs=Knobs(leans=leans))
-    return [
-        Arm(
-            kind,
-            f"{GPUS // tp}{kind.value} TP{tp}",
-            replace(_layout((_pool(model, Role.BOTH, tp, GPUS // tp, PREFILL_BUDGETS[0]),)), roles=make),
-        )
-        for tp in _likely_first(model)
-    ]
+    arms = []
+    for tp in _likely_first(model):
+        name = f"{GPUS // tp}{kind.value} TP{tp}"
+        layout = _layout((_pool(model, Role.BOTH, tp, GPUS // tp, PREFILL_BUDGETS[0]),))
+        arms.append(Arm(kind, name, name, replace(layout, roles=make)))
+    return arms
 
 
 def _likely_first(model: Model) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""One cell of the table: a model, a mix and its limits. Layouts are chosen on one seed and compared on others."""
+"""One cell of the table: a model, a mix and its limits. On one seed two layouts of each kind are found, which others compare."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -9,6 +9,7 @@ from benchmarks.never_worse.arms import Arm, Kind, Work, fluid, static_colocated
 from benchmarks.never_worse.mixes import MIXES, SCREEN_SEED, Model
 from benchmarks.never_worse.store import Store
 from benchmarks.never_worse.trial import Aim, Hunt, Length
+from loadgen.plan.question import Question
 from loadgen.workload.base import Workload
 from loadgen.workload.spec import Catalogue
 
@@ -19,6 +20,28 @@ _FAR, _NEAR = 1.5, 1.04
 _BETTER = 1.02
 #: A static kind that the screen finds below this share of the other is not compared further.
 _BEHIND = 0.93
+#: Of what the best of its kind holds in the screen, the runner-up must hold this much.
+_NEARLY = 0.8
+
+
+STATIC = (Kind.COLOCATED, Kind.SPLIT)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What an arm held in the screen."""
+
+    arm: Arm
+    rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class Final:
+    """`rates`: one a seed. `handed`: whether anything was ever handed over."""
+
+    name: str
+    rates: tuple[float, ...]
+    handed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +61,11 @@ class Cell:
     @property
     def best(self) -> Kind:
         """Of the static ones."""
-        return max((Kind.COLOCATED, Kind.SPLIT), key=lambda kind: (kind not in self.screened, self.rate(kind)))
+        return max(STATIC, key=lambda kind: (kind not in self.screened, self.rate(kind)))
+
+    @property
+    def seeds(self) -> int:
+        return len(self.rates[self.best])
 
     def ratio(self, kind: Kind, to: Kind) -> float:
         return self.rate(kind) / self.rate(to) if self.rate(to) else 0.0
@@ -56,85 +83,102 @@ class Contest:
     version: str = ""
     said: Callable[[str], None] = lambda _: None
     workload: Workload = field(init=False)
+    _question: Question = field(init=False)
     _length: Length = field(init=False)
 
     def __post_init__(self) -> None:
         self.workload = Catalogue().mix(MIXES[self.mix])
+        self._question = self.aim.question(self.workload)
         self._length = Length.of(self.workload, self.aim, self.judged)
 
     def cell(self, seeds: Sequence[int]) -> Cell:
-        chosen, found = self._chosen()
-        static = max(found.get(Kind.COLOCATED, 0.0), found.get(Kind.SPLIT, 0.0))
-        screened = {kind for kind in (Kind.COLOCATED, Kind.SPLIT) if found.get(kind, 0.0) < _BEHIND * static}
-        rates: dict[Kind, tuple[float, ...]] = {kind: (found.get(kind, 0.0),) for kind in Kind}
-        handed = False
-        for kind in (Kind.COLOCATED, Kind.SPLIT, Kind.FLUID):
-            if kind in chosen and kind not in screened:
-                rates[kind], handed = self._compared(chosen[kind], found[kind], seeds)
-        if Kind.FLUID in chosen:
-            chosen[Kind.ROUTED], rates[Kind.ROUTED] = chosen[Kind.FLUID], rates[Kind.FLUID]
-            if handed:  # else who may hand off did as who may not
-                routed = fluid(self.model, self.aim, leans=False)
-                first = self._first(routed, found[Kind.FLUID], found[Kind.FLUID] / 16)
-                rates[Kind.ROUTED] = (0.0,)
-                if first is not None:
-                    chosen[Kind.ROUTED], rate = self._better(*first, routed)
-                    rates[Kind.ROUTED], _ = self._compared(chosen[Kind.ROUTED], rate, seeds)
-        names = {kind: arm.name for kind, arm in chosen.items()}
-        return Cell(self.model.name, self.mix, self.aim, names, rates, frozenset(screened))
+        found = self._screened()
+        names = {kind: two[0].arm.name for kind, two in found.items()}
+        rates: dict[Kind, tuple[float, ...]] = dict.fromkeys(Kind, (0.0,))
+        rates |= {kind: (two[0].rate,) for kind, two in found.items()}
+        static = max(rates[kind][0] for kind in STATIC)
+        behind = frozenset(kind for kind in STATIC if rates[kind][0] < _BEHIND * static)
+        for kind in (*STATIC, Kind.FLUID):
+            if kind in found and kind not in behind:
+                final = self._final(found[kind], seeds)
+                names[kind], rates[kind] = final.name, final.rates
+                if kind is Kind.FLUID:
+                    routed = self._routed(final, found[kind][0].rate, seeds)
+                    names[Kind.ROUTED], rates[Kind.ROUTED] = routed.name, routed.rates
+        return Cell(self.model.name, self.mix, self.aim, names, rates, behind)
 
-    def _chosen(self) -> tuple[dict[Kind, Arm], dict[Kind, float]]:
-        """The best of each kind, and what it held in the screen."""
+    def _routed(self, fluids: Final, start: float, seeds: Sequence[int]) -> Final:
+        """Who may hand off and never did is as who may not."""
+        if not fluids.handed:
+            return fluids
+        two = self._two(fluid(self.model, self.aim, leans=False), start, start / 16)
+        return self._final(two, seeds) if two else Final("", (0.0,), False)
+
+    def _screened(self) -> dict[Kind, list[Found]]:
+        """The best of each kind, and its runner-up where there is one."""
         work = Work.of(self.model, self.workload)
         start = max(map(work.start, self.model.degrees))
-        chosen: dict[Kind, Arm] = {}
-        found: dict[Kind, float] = {}
-        for kind, arms in (
-            (Kind.COLOCATED, static_colocated(self.model)),
-            (Kind.SPLIT, static_splits(self.model, work)),
-            (Kind.FLUID, fluid(self.model, self.aim)),
-        ):
-            static = max(found.values(), default=0.0)
-            least = start / 64
-            if kind is Kind.SPLIT and static:
-                start = least = _BEHIND * static
-            first = self._first([arm for arm in arms if arm.most > least], start, least)
-            if first is None:
-                continue
-            arm, rate = self._better(*first, arms)
-            arm, rate = self._better(arm, rate, [other() for other in arm.others])
-            chosen[kind], found[kind], start = arm, rate, max(rate, static)
-        return chosen, found
+        least = start / 64
+        found = {Kind.COLOCATED: self._two(static_colocated(self.model), start, least)}
+        static = found[Kind.COLOCATED][0].rate if found[Kind.COLOCATED] else 0.0
+        if static:
+            start = least = _BEHIND * static
+        found[Kind.SPLIT] = self._two(static_splits(self.model, work), start, least)
+        start = max([static, *(one.rate for one in found[Kind.SPLIT])]) or start
+        found[Kind.FLUID] = self._two(fluid(self.model, self.aim), start, start / 64)
+        return {kind: two for kind, two in found.items() if two}
 
-    def _first(self, arms: Sequence[Arm], rate: float, least: float) -> tuple[Arm, float] | None:
-        """The first arm that holds the highest of the rates that are tried, none below `least`, and what it holds."""
+    def _two(self, arms: Sequence[Arm], start: float, least: float) -> list[Found]:
+        """The best with its best budget, and the best of another sort."""
+        arms = [arm for arm in arms if arm.most > least]
+        first = self._first(arms, start, least)
+        if first is None:
+            return []
+        best = self._better(first, (arm for arm in arms if arm.name != first.arm.name))
+        best = self._better(best, [other() for other in best.arm.others])
+        second: Found | None = None
+        level = max(least, _NEARLY * best.rate)
+        for arm in arms:
+            if arm.sort != best.arm.sort:
+                second = self._found(arm, level) or second
+                level = max(level, second.rate * _BETTER) if second else level
+        return [best, second] if second else [best]
+
+    def _first(self, arms: Sequence[Arm], rate: float, least: float) -> Found | None:
+        """The first arm that holds the highest of the rates that are tried, none below `least`."""
         while rate >= least:
             for arm in arms:
-                hunt = self._hunt(arm, SCREEN_SEED)
-                if hunt.holds(rate):
-                    return arm, self._coarsely(hunt, rate)
+                if found := self._found(arm, rate):
+                    return found
             rate /= _FAR
         return None
 
-    def _better(self, best: Arm, rate: float, arms: Iterable[Arm]) -> tuple[Arm, float]:
-        """The best of `arms` and of what was the best before. One that does not do better costs one run, or none."""
+    def _better(self, best: Found, arms: Iterable[Arm]) -> Found:
+        """The best of `arms` and of what was the best before."""
         for arm in arms:
-            hunt = self._hunt(arm, SCREEN_SEED)
-            if arm.name != best.name and arm.most > rate and hunt.holds(rate * _BETTER):
-                best, rate = arm, self._coarsely(hunt, rate * _BETTER)
-        return best, rate
+            best = self._found(arm, best.rate * _BETTER) or best
+        return best
 
-    def _coarsely(self, hunt: Hunt, start: float) -> float:
-        rate = hunt.highest(start, _NEAR, _COARSE)
+    def _found(self, arm: Arm, level: float) -> Found | None:
+        """None if it does not hold `level`, which costs one run, or none."""
+        hunt = self._hunt(arm, SCREEN_SEED)
+        if arm.most <= level or not hunt.holds(level):
+            return None
+        rate = hunt.highest(level, _NEAR, _COARSE)
         self.said(f"screen {hunt.name}: {rate:.3g}/s")
-        return rate
+        return Found(arm, rate)
 
-    def _compared(self, arm: Arm, start: float, seeds: Sequence[int]) -> tuple[tuple[float, ...], bool]:
-        """Its rates, and whether it ever handed anything over."""
-        hunts = [self._hunt(arm, seed) for seed in seeds]
-        rates = tuple(map(partial(self._finely, start=start), hunts))
-        self.said(f"{arm.kind.value} {arm.name}: {', '.join(f'{rate:.3f}' for rate in rates)}/s")
-        return rates, any(hunt.handed for hunt in hunts)
+    def _final(self, found: Sequence[Found], seeds: Sequence[int]) -> Final:
+        """The best. A runner-up that is no better with the first of `seeds` is not run with the others."""
+        finals: list[Final] = []
+        for one in found:
+            hunts = [self._hunt(one.arm, seed) for seed in seeds]
+            if finals and not hunts[0].holds(finals[0].rates[0] * (1 + _FINE / 2)):
+                continue
+            rates = tuple(map(partial(self._finely, start=one.rate), hunts))
+            self.said(f"{one.arm.kind.value} {one.arm.name}: {', '.join(f'{rate:.3f}' for rate in rates)}/s")
+            finals.append(Final(one.arm.name, rates, any(hunt.handed for hunt in hunts)))
+        return max(finals, key=lambda final: fmean(final.rates))
 
     def _finely(self, hunt: Hunt, start: float) -> float:
         return hunt.highest(start, _NEAR, _FINE)
@@ -142,4 +186,4 @@ class Contest:
     def _hunt(self, arm: Arm, seed: int) -> Hunt:
         policy = f" {self.version}" if arm.layout.roles is not None else ""
         name = f"{self.model.name} {self.mix} {arm.name}{policy}"
-        return Hunt(arm.layout, self.workload, self.aim, self._length, seed, name, self.store)
+        return Hunt(arm.layout, self._question, self.aim, self._length, seed, name, self.store)

@@ -1,4 +1,5 @@
-"""The traffic, the limits and the models of the experiment. Seeds below 1000 were used while the policy was made."""
+"""The traffic, the limits and the models of the experiment. Seeds below 1000 were used while the policy was made, and a row
+on seed 2000 was seen before its last change."""
 
 from dataclasses import dataclass
 
@@ -43,4 +44,4 @@ MODELS = {
 
 #: Seeds of the screen, in which layouts are chosen, and of the comparison.
 SCREEN_SEED = 1000
-SEEDS = (2000, 2001, 2002)
+SEEDS = (3000, 3001, 3002)

@@ -7,9 +7,9 @@ from benchmarks.never_worse.arms import GPUS, Kind
 from benchmarks.never_worse.contest import Cell
 
 HEAD = (
-    "| model | traffic | limits, ms | best colocated | best P/D | routed | fluid | fluid / best static "
+    "| model | traffic | limits, ms | seeds | best colocated | best P/D | routed | fluid | fluid / best static "
     "| of that: routing and chunks | moving KV |\n"
-    "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+    "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
 )
 
 
@@ -19,7 +19,7 @@ def row(cell: Cell) -> str:
     routed = cell.ratio(Kind.ROUTED, cell.best)
     moved = cell.ratio(Kind.FLUID, Kind.ROUTED)
     limits = f"{cell.aim.ttft_ms:g} / {cell.aim.tpot_ms:g}"
-    cells = [cell.model, cell.mix, limits, *(_arm(cell, kind) for kind in Kind)]
+    cells = [cell.model, cell.mix, limits, str(cell.seeds), *(_arm(cell, kind) for kind in Kind)]
     cells += [f"**{cell.ratio(Kind.FLUID, cell.best):.3f}**", f"{routed:.3f}", f"{moved:.3f}" if moved else "–"]
     return f"| {' | '.join(cells)} |"
 

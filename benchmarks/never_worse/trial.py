@@ -32,6 +32,9 @@ class Aim:
     def policy(self) -> Policy:
         return Policy((Rule((Constraint("ttft", self.ttft_ms), Constraint("tpot", self.tpot_ms))),))
 
+    def question(self, workload: Workload) -> Question:
+        return Question(workload, self.policy, goals=(GOAL,))
+
 
 @dataclass(frozen=True, slots=True)
 class Length:
@@ -57,17 +60,13 @@ class Hunt:
     """The highest rate that one layout holds with one seed. `name` says in the store which layout and traffic it is."""
 
     layout: Layout
-    workload: Workload
+    question: Question
     aim: Aim
     length: Length
     seed: int
     name: str = ""
     store: Store = field(default_factory=Store)
     handed: bool = False
-    question: Question = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.question = Question(self.workload, self.aim.policy, goals=(GOAL,))
 
     def holds(self, rate: float) -> bool:
         """At a rate of four digits, which the store can name."""
@@ -107,6 +106,9 @@ class Hunt:
         lead_s = self.length.lead_s
         until_s = lead_s + max(self.length.span_s, self.length.judged / rate)
         plan = Plan(
-            self.workload, Arrivals(Kind.POISSON, rate=rate), self.seed, duration_s=until_s + self.length.tail_s
+            self.question.workload,
+            Arrivals(Kind.POISSON, rate=rate),
+            self.seed,
+            duration_s=until_s + self.length.tail_s,
         )
         return build(plan), (lead_s, until_s)

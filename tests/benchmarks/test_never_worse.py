@@ -1,13 +1,15 @@
 """The never-worse experiment: a run is decided early, and decided right."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from benchmarks.never_worse import trial
 from benchmarks.never_worse.arms import Kind, Work, static_splits
-from benchmarks.never_worse.contest import Cell
-from benchmarks.never_worse.mixes import MODELS
+from benchmarks.never_worse.contest import Cell, Contest
+from benchmarks.never_worse.mixes import MODELS, SCREEN_SEED
+from benchmarks.never_worse.store import Seen, Store
 from benchmarks.never_worse.table import row, summary
 from benchmarks.never_worse.trial import GOAL, Aim, Hunt, Length
 from loadgen.measure.verdict import judge
@@ -20,7 +22,7 @@ LENGTH = Length(0.5, 1.0, 0.2, 60)
 
 
 def hunt(aim: Aim = AIM) -> Hunt:
-    return Hunt(layout(colocated=2, admission=False), fixed(200, 20), aim, LENGTH, seed=7)
+    return Hunt(layout(colocated=2, admission=False), aim.question(fixed(200, 20)), aim, LENGTH, seed=7)
 
 
 @pytest.mark.parametrize("rate", [5.0, 60.0, 90.0, 120.0, 400.0])
@@ -61,6 +63,36 @@ def test_a_static_kind_that_the_screen_left_behind_is_not_the_best() -> None:
     rates: dict[Kind, tuple[float, ...]] = dict.fromkeys(Kind, (10.0,))
     cell = Cell("m", "mix", AIM, {}, {**rates, Kind.SPLIT: (11.0,)}, frozenset({Kind.SPLIT}))
     assert cell.best is Kind.COLOCATED
+
+
+class Scripted(Store):
+    """Layouts that hold what a test says, by their names and seeds; others hold nothing."""
+
+    def __init__(self, held: dict[str, dict[int, float]]) -> None:
+        super().__init__()
+        self.held = held
+
+    def find(self, run: str, measure: Callable[[], Seen]) -> Seen:
+        name, seed, rate = run.rsplit(" ", 2)
+        held = next((held for arm, held in self.held.items() if f" {arm} " in name), {})
+        return Seen(float(rate) <= held.get(int(seed), held.get(0, 0.0)), 0)
+
+
+def test_the_runner_up_of_another_degree_may_win_the_comparison() -> None:
+    store = Scripted(
+        {
+            "1C TP8/2048": {0: 8.0},
+            "1C TP8/512": {0: 9.0, SCREEN_SEED: 7.0},  # of the same degree, so it is not the runner-up
+            "2C TP4/512": {0: 6.6},
+            "2fluid TP4": {SCREEN_SEED: 8.0, 3000: 5.0},
+            "1fluid TP8": {SCREEN_SEED: 7.0, 3000: 10.0},
+            "4fluid TP2": {SCREEN_SEED: 6.0, 3000: 20.0},  # too far behind in the screen
+        }
+    )
+    cell = Contest(MODELS["qwen3-32b"], "summaries", Aim("any", 500, 30), 250, store).cell((3000,))
+    assert (cell.names[Kind.COLOCATED], cell.names[Kind.FLUID]) == ("1C TP8/2048", "1fluid TP8")
+    assert cell.ratio(Kind.FLUID, cell.best) == pytest.approx(10 / 8, rel=0.03)
+    assert cell.rates[Kind.ROUTED] == cell.rates[Kind.FLUID]  # it never handed anything over
 
 
 def test_splits_that_could_carry_the_most_come_first() -> None:
