@@ -1,6 +1,7 @@
 """Decode: grants KV before anything is computed, then runs answers over one stream per gateway."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
@@ -61,7 +62,7 @@ class DecodeService:
             name=info.epoch,
             admission=self._limits.admission,
         )
-        self.refused = Refused()
+        self.refused = Refused(clock)
         self.ledger.charges.freed = self.refused.freed
         self.gate = PullGate(self._limits.max_pulls)
         self.epochs = Epochs()
@@ -89,8 +90,12 @@ class DecodeService:
         load = self.load()
         if refusal is not None:
             return self.ledger.refusal(_REFUSALS[refusal.kind], request, load)
-        reply = self.ledger.reserve(request, load)
-        self.refused.answered(request.gateway_id, reply)
+        if self.refused.others_first(request.gateway_id, self._held):
+            reply: Reservation | Refusal = self.ledger.refusal(RefusalReason.KV_BUSY, request, load)
+        else:
+            reply = self.ledger.reserve(request, load)
+        if any(one.gateway_id == request.gateway_id for one in self._attachments):  # else nobody would say that it left
+            self.refused.answered(request.gateway_id, reply)
         return reply
 
     async def renew(self, renew: RenewReservation) -> bool:
@@ -128,6 +133,13 @@ class DecodeService:
         """The engine's figures, as the ledger needs them."""
         stats = self._pool.dispatcher.stats()
         return Load(stats.blocks_used, stats.running + stats.waiting, self._foreign(), stats.step_time_s)
+
+    def _held(self) -> Counter[str]:
+        """Blocks by gateway."""
+        held: Counter[str] = Counter()
+        for grant in self.ledger.grants:
+            held[grant.request.gateway_id] += grant.blocks
+        return held
 
     async def _hello(self, commands: AsyncIterator[bytes]) -> Hello:
         try:

@@ -81,6 +81,12 @@ class Worker:
     def ready(self) -> bool:
         return self.health.status is WorkerStatus.READY and self.connection is not None
 
+    @property
+    def shared(self) -> bool:
+        """Whether other gateways hold reservations there, as far as its newest word tells."""
+        state = self.state
+        return state is not None and state.reservations > self.leases.count(LeaseKind.RESERVATION)
+
     def heard(self, state: WorkerState) -> None:
         self.state = state
         # A worker that has reserved KV and promised nothing is older than promises: its growth is not known.

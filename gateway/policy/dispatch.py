@@ -5,7 +5,7 @@ futures, the simulator in virtual time.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import repeat
 from typing import Any, Generic, Protocol, TypeVar
@@ -15,10 +15,10 @@ from gateway.policy.control.decisions import Decision
 from gateway.policy.control.plan import Plan
 from gateway.policy.estimate import growth_tokens
 from gateway.policy.fairness.claim import Claim
-from gateway.policy.group import Member, place_group
+from gateway.policy.group import Member, emptied, place_group
 from gateway.policy.prefix import BlockHashes
 from gateway.policy.rejection import Reject, RejectReason
-from gateway.policy.routing import Fleet, Need, NoRoute, Outlook, Place, Placement, Rules, place
+from gateway.policy.routing import Fleet, Need, NoRoute, Outlook, Place, Placement, Rules, Wait, place
 
 T = TypeVar("T")
 D = TypeVar("D", bound="Placement | TurnedAway")
@@ -205,6 +205,34 @@ class Dispatch(Generic[T]):
                 yield ask, self._tell(ask.bid, fleet, self._away(Why.NO_ROUTE, outlook))
             else:
                 return
+
+    @property
+    def head(self) -> Bid | None:
+        """Whose turn is next."""
+        entry = self._line.head
+        return None if entry is None else entry.item.bid
+
+    def insist(self, worker_id: str) -> tuple[Ask[T], Placement] | None:
+        """The head of the line, if it waits for room, with a place at this worker whether that seems to have room or not."""
+        if (entry := self._line.head) is None or self._gone(entry.item.item):
+            return None
+        bid = entry.item.bid
+        fleet, outlook = self._look(bid)
+        if not isinstance(outlook, Wait):
+            return None
+
+        def only(prefix: BlockHashes) -> Fleet:
+            whole = self._fleet(prefix)
+            return emptied(replace(whole, decodes=tuple([d for d in whole.decodes if d.worker_id == worker_id])))
+
+        if bid.parts:
+            placed = place_group([each.member for each in bid.parts], only, self._rules, place)
+        else:
+            placed = place(bid.need, only(bid.prefix), self._rules, bid.avoid, bid.never)
+        if not isinstance(placed, Placement):
+            return None
+        self._line.take(entry)
+        return entry.item, self._tell(bid, fleet, placed)
 
     def overflow(self) -> Iterator[tuple[Ask[T], TurnedAway]]:
         """More wait than may: the last in line goes. Whoever has had a turn, and was sent back, keeps the place."""

@@ -67,8 +67,8 @@ def place_group(
     numbers = _numbers(members, fleet(members[0].prefix))
     # Whatever there is room for now: workers are tried beyond the room that is known, and what never fits would be tried
     # again and again.
-    if not isinstance(_seat(members, lambda prefix: _empty(fleet(prefix)), rules, place), Placement):
-        alone = [place(each.need, _empty(fleet(each.prefix)), rules, each.avoid, each.never) for each in members]
+    if not isinstance(_seat(members, lambda prefix: emptied(fleet(prefix)), rules, place), Placement):
+        alone = [place(each.need, emptied(fleet(each.prefix)), rules, each.avoid, each.never) for each in members]
         return next((each for each in alone if isinstance(each, NoRoute)), NoRoute(Dead.TOGETHER, numbers))
     if isinstance(outlook, Placement):
         return outlook
@@ -104,7 +104,7 @@ def _less(fleet: Fleet, taken: Mapping[str, _Taken]) -> Fleet:
     return replace(fleet, decodes=tuple([left(decode) for decode in fleet.decodes])) if taken else fleet
 
 
-def _empty(fleet: Fleet) -> Fleet:
+def emptied(fleet: Fleet) -> Fleet:
     """The same workers without what they hold; their emergency pools are lent to what needs nearly all of them."""
     return replace(
         fleet,

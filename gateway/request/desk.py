@@ -13,6 +13,7 @@ from gateway.policy.control.controller import Controller, controller_of
 from gateway.policy.dispatch import Bid, Dispatch, Line, TurnedAway, Why
 from gateway.policy.fairness.queue import FairQueue
 from gateway.policy.group import together
+from gateway.policy.insistence import Insistence
 from gateway.policy.prefix import PrefixKey
 from gateway.policy.routing import Dead, NoRoute, Placement, Rules, place
 from gateway.policy.standing import REOPEN_S
@@ -57,6 +58,7 @@ class Desk:
         )
         self._asking = Asking(cluster, config, self.controller)
         self.overruns = Overruns(cluster, self.controller)
+        self._insistence = Insistence()
         self._reopening: asyncio.TimerHandle | None = None
         cluster.queued = lambda: len(self._dispatch)
         cluster.subscribe(self._pump)
@@ -190,6 +192,20 @@ class Desk:
     def _reopened(self) -> None:
         self._reopening = None
         self._pump()
+        self._insist()
+
+    def _insist(self) -> None:
+        """Who waits where other gateways hold what there is must be heard of there, or they would keep it for ever."""
+        if (head := self._dispatch.head) is None:
+            return
+        shared = {one.worker_id for one in self._cluster.workers() if one.ready and one.role.decodes and one.shared}
+        if (worker_id := self._insistence.at(shared, head.arrival)) is None:
+            return
+        if (turn := self._dispatch.insist(worker_id)) is None:
+            self._insistence.in_vain()
+        else:
+            ask, placement = turn
+            ask.item.set_result(self._hold_places(ask.bid, placement))
 
 
 def _undo(future: "asyncio.Future[Turns]") -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from decode_pool.ledger import Ledger, Load, Shape
-from decode_pool.refused import Refused
+from decode_pool.refused import KEPT_S, LONG_S, Refused
 from proto.reservation import Refusal, RefusalReason, Reservation, ReserveRequest
 
 GRANT = Reservation("w-1", 5, 30.0)
@@ -18,9 +18,21 @@ def told() -> list[str]:
     return []
 
 
+class Clock:
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
 @pytest.fixture
-def refused(told: list[str]) -> Refused:
-    made = Refused()
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def refused(told: list[str], clock: Clock) -> Refused:
+    made = Refused(clock)
     made.room = lambda: told.append("room")
     return made
 
@@ -58,6 +70,38 @@ def test_a_gateway_that_has_left_is_forgotten(refused: Refused) -> None:
     refused.answered("g", refusal(RefusalReason.KV_BUSY))
     refused.left("g")
     assert len(refused) == 0
+
+
+def test_who_holds_much_leaves_what_comes_free_to_a_gateway_that_was_refused(refused: Refused) -> None:
+    needed = refusal(RefusalReason.KV_BUSY).blocks_needed
+    refused.answered("poor", refusal(RefusalReason.KV_BUSY))
+    assert refused.others_first("rich", lambda: {"rich": needed})
+    assert not refused.others_first(
+        "rich", lambda: {"rich": needed - 1}
+    )  # else they would take it from each other in turns
+    assert not refused.others_first("poor", lambda: {"rich": needed})
+    refused.answered("poor", GRANT)
+    assert not refused.others_first("rich", lambda: {"rich": needed})
+
+
+def test_room_is_kept_for_nobody_who_asks_no_more(refused: Refused, clock: Clock) -> None:
+    refused.answered("poor", refusal(RefusalReason.KV_BUSY))
+    clock.now_s = KEPT_S
+    assert not refused.others_first("rich", lambda: {"rich": 100})
+
+
+def test_who_has_waited_long_comes_first_however_little_the_others_hold(refused: Refused, clock: Clock) -> None:
+    def both_ask() -> None:
+        refused.answered("first", refusal(RefusalReason.KV_BUSY))
+        if clock.now_s > 0:
+            refused.answered("second", refusal(RefusalReason.KV_BUSY))
+
+    while clock.now_s <= LONG_S + KEPT_S:
+        both_ask()
+        clock.now_s += KEPT_S / 2
+    assert refused.others_first("newcomer", dict)
+    assert refused.others_first("second", dict)
+    assert not refused.others_first("first", dict)
 
 
 def test_a_ledger_tells_when_it_charges_less() -> None:

@@ -67,6 +67,20 @@ def test_nobody_overtakes_the_head() -> None:
     assert site.serve(dispatch) == ["small"]
 
 
+def test_who_waits_may_insist_on_a_worker_that_seems_full_and_nobody_else_may() -> None:
+    site = Site(free=0)
+    dispatch = site.dispatch()
+    assert dispatch.insist("w") is None
+    dispatch.enter(bid(dispatch, 5), "first")
+    dispatch.enter(bid(dispatch, 2), "second")
+    assert dispatch.insist("elsewhere") is None
+    turn = dispatch.insist("w")
+    assert turn is not None
+    assert (turn[0].item, turn[1].worker_id, len(dispatch)) == ("first", "w", 1)
+    site.free = 10
+    assert dispatch.insist("w") is None  # there is room: its turn comes by itself
+
+
 def test_what_can_never_be_is_refused_unless_somebody_is_about_to_come_back() -> None:
     site = Site(workers=0)
     dispatch = site.dispatch()

@@ -248,3 +248,19 @@ async def test_when_one_comes_back_to_a_full_queue_the_last_in_line_goes() -> No
             task.cancel()
         await asyncio.gather(back, waiting[0], return_exceptions=True)
         assert one.cluster.integrity().queued == 0
+
+
+async def test_a_gateway_that_takes_everything_anew_starves_no_other() -> None:
+    """It hears of its own releases first. A worker that seems full is asked all the same, and keeps room for who did."""
+    async with fleet(SOLO, kv_blocks=12) as one:
+        decode = one.members["b0"].worker.decode
+        theirs = [await decode.reserve(ReserveRequest("other", f"r{number}", 40, 50, 3600.0)) for number in range(2)]
+        assert [isinstance(each, Reservation) and each.blocks for each in theirs] == [6, 6]
+        waiting = asyncio.create_task(one.ask(intent(prompt(40), max_tokens=8)))
+        await until(lambda: len(decode.refused) == 1, 30.0)
+        first = theirs[0]
+        assert isinstance(first, Reservation)
+        decode.ledger.release(first.reservation_id)
+        again = await decode.reserve(ReserveRequest("other", "r2", 40, 50, 3600.0))
+        assert isinstance(again, Refusal)
+        assert (await waiting).record.phase is Phase.DONE

@@ -74,13 +74,21 @@ async def test_watch_tells_of_a_drain_without_waiting_for_the_interval() -> None
 
 
 async def test_watch_tells_a_gateway_that_was_refused_of_room_without_waiting_for_the_interval() -> None:
-    async with serve(Role.DECODE, kv_blocks=8) as served:
+    async with serve(Role.DECODE, kv_blocks=8) as served, served.client.attached():
         states = watch(served, 10 * HANG_S)
         await anext(states)
         held = await served.client.reserve(40, 40)
         await served.client.refusal(40, 40)
         await served.client.release_reservation(held)
         assert (await asyncio.wait_for(anext(states), HANG_S)).blocks_reserved == 0
+
+
+async def test_a_gateway_without_a_stream_is_not_remembered_as_refused() -> None:
+    """Nobody would ever say that it has left."""
+    async with serve(Role.DECODE, kv_blocks=8) as served:
+        await served.client.reserve(40, 40)
+        await served.client.refusal(40, 40)
+        assert len(served.worker.decode.refused) == 0
 
 
 async def test_nobody_is_told_of_room_that_nobody_was_refused() -> None:
