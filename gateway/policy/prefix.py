@@ -67,6 +67,3 @@ class PrefixIndex:
             self._blocks.move_to_end(block)
         while len(self._blocks) > self.capacity:
             self._blocks.popitem(last=False)
-
-    def clear(self) -> None:
-        self._blocks.clear()

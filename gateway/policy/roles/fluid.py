@@ -55,8 +55,8 @@ class Fluid:
 
     The driver tells what happens to a request under a key of its own (`taken`, `prefilled`, `moved`, `ended`; any of
     them twice does no harm), what a worker's engine did (`stepped`), and sets `budget` and `chunk_tokens` where the engine
-    takes them: now and then, and as soon as an answer begins, which bounds the step that follows. `place` has the form of
-    `routing.place` and changes nothing but, now and then, who leans.
+    takes them: now and then, and as soon as an answer begins, which bounds the step that follows. Workers that are gone it
+    may `forget`. `place` has the form of `routing.place` and changes nothing but, now and then, who leans.
     """
 
     def __init__(self, aims: Aims, clock: Callable[[], float], knobs: Knobs | None = None) -> None:
