@@ -160,9 +160,10 @@ class Desk:
     def _hold_places(self, bid: Bid, placement: Placement) -> Turns:
         """Counts the places as taken while workers are asked, so that several can be asked for at once."""
         places = (placement, *placement.also)
-        return [self._hold_place(each, its) for each, its in zip(bid.prompts, places, strict=True)]
+        new = not bid.asks
+        return [self._hold_place(each, its, new=new) for each, its in zip(bid.prompts, places, strict=True)]
 
-    def _hold_place(self, bid: Bid, placement: Placement) -> Turn:
+    def _hold_place(self, bid: Bid, placement: Placement, *, new: bool) -> Turn:
         worker = self._cluster.worker(placement.worker_id)
         assert worker is not None  # it was in the fleet a moment ago, in this very task
         lease = worker.leases.take(
@@ -171,7 +172,8 @@ class Desk:
             ttl_s=self._config.deadlines.reserve_s + self._config.deadlines.queue_s,
             blocks=bid.need.likely_blocks(worker.info.block_size_tokens),
         )
-        return Turn(bid, placement, worker, lease, self.roles.take(bid, placement) if self.roles else None)
+        trip = self.roles.take(bid, placement, arrives=new) if self.roles else None
+        return Turn(bid, placement, worker, lease, trip)
 
     def _final(self, route: NoRoute) -> bool:
         """Whether waiting is pointless: nobody who is about to come back could help."""

@@ -100,10 +100,11 @@ class Roles:
         cluster.subscribe(roles.look)
         return roles
 
-    def take(self, bid: Bid, placement: Placement) -> Trip:
-        """A worker is being asked. It counts at once: others are placed before it has answered."""
+    def take(self, bid: Bid, placement: Placement, *, arrives: bool) -> Trip:
+        """A worker is being asked. It counts at once: others are placed before it has answered. `arrives` False: the
+        prompt, or another of its request, has been asked for before."""
         trip = Trip(self, f"{bid.request_id}-{bid.arrival}", placement, bid.need, bid)
-        self.enter(trip, arrives=not bid.asks)
+        self.enter(trip, arrives=arrives)
         return trip
 
     @property

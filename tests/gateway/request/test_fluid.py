@@ -10,7 +10,9 @@ import pytest
 
 from gateway.config import GatewayConfig
 from gateway.policy.roles import Fluid
+from gateway.request.asking import Asking, Turn
 from gateway.request.errors import Reason
+from gateway.request.holds import ReservationHold
 from gateway.request.intent import Intent
 from gateway.request.phase import Phase
 from gateway.request.roles import Roles, WayTaken
@@ -191,6 +193,32 @@ async def test_a_refused_place_is_not_kept_in_the_books() -> None:
         answers = await asyncio.gather(*[one.ask(each) for each in wanted])
         assert [len(answer.tokens()) for answer in answers] == [40] * 5
         assert roles(one).ways == {WayTaken.TOGETHER: 5}
+
+
+async def test_prompts_that_are_asked_for_together_again_and_again_come_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second prompt is not even asked for while the first is refused."""
+    refusals, came, ask = [1, 2], [], Asking._ask
+
+    async def asked(self: Asking, turn: Turn) -> ReservationHold | None:
+        if not refusals:
+            return await ask(self, turn)
+        refusals.pop()
+        turn.bid.asks += 1
+        turn.worker.not_granted(turn.lease)
+        return None
+
+    async with running((("b0", Role.BOTH),), fluid()) as one:
+        taken = roles(one).policy.taken
+
+        def noted(*words: Any, arrives: bool) -> None:
+            came.append(arrives)
+            taken(*words, arrives=arrives)
+
+        monkeypatch.setattr(Asking, "_ask", asked)
+        monkeypatch.setattr(roles(one).policy, "taken", noted)
+        answer = await one.ask(intent(prompt(40, 1), prompt(60, 2), max_tokens=6, ignore_eos=True))
+        assert [len(answer.tokens(choice)) for choice in range(2)] == [6, 6]
+        assert came == [True] * 2 + [False] * 4
 
 
 async def test_the_law_of_steps_is_learnt_from_the_workers() -> None:

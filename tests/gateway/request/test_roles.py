@@ -70,7 +70,8 @@ def test_workers_that_are_gone_leave_nothing_behind() -> None:
 def test_a_prompt_that_is_over_does_not_come_back_into_the_books(path: Path) -> None:
     scene = Scene()
     bid = Bid("r", Need(100, 10, 1), PrefixKey(range(100), ""), arrival=1)
-    trip = scene.roles.take(bid, Placement("a", path, "fluid", prefill_id="b" if path is Path.REMOTE else ""))
+    placement = Placement("a", path, "fluid", prefill_id="b" if path is Path.REMOTE else "")
+    trip = scene.roles.take(bid, placement, arrives=True)
     trip.computing("b")
     trip.ended()
     trip.computing("a")
