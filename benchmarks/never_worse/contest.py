@@ -18,8 +18,10 @@ _COARSE, _FINE = 0.06, 0.02
 _FAR, _NEAR = 1.5, 1.04
 #: Another layout is only looked at where it holds this multiple of what the best so far holds.
 _BETTER = 1.02
-#: A static kind that the screen finds below this share of the other is not compared further.
-_BEHIND = 0.93
+#: A split must hold this share of what colocated workers hold in the screen.
+_NEAR_COLOCATED = 0.93
+#: Colocated workers that the screen finds below this share of a split are not compared further.
+_BEHIND = 0.85
 #: Of what the best of its kind holds in the screen, the runner-up must hold this much.
 _NEARLY = 0.8
 
@@ -122,7 +124,7 @@ class Contest:
         found = {Kind.COLOCATED: self._two(static_colocated(self.model), start, least)}
         static = found[Kind.COLOCATED][0].rate if found[Kind.COLOCATED] else 0.0
         if static:
-            start = least = _BEHIND * static
+            start = least = _NEAR_COLOCATED * static
         found[Kind.SPLIT] = self._two(static_splits(self.model, work), start, least)
         start = max([static, *(one.rate for one in found[Kind.SPLIT])]) or start
         found[Kind.FLUID] = self._two(fluid(self.model, self.aim), start, start / 64)
