@@ -12,6 +12,7 @@ from gateway.cluster.snapshot import ClusterSnapshot
 from gateway.policy.control.rows import PolicySnapshot
 
 TIMEOUT_S = 5.0
+_LAST_PORT = 65535
 
 
 class GatewayUnreachableError(Exception):
@@ -36,9 +37,11 @@ class GatewayClient:
     """Thin: one method a question. Close it, or use it as an asynchronous context manager."""
 
     def __init__(self, endpoint: str, api_key: str = "") -> None:
-        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        headers = httpx.Headers({"Authorization": f"Bearer {api_key}"} if api_key else {}, encoding="utf-8")
         self.endpoint = (endpoint if "://" in endpoint else f"http://{endpoint}").rstrip("/")
-        self._http = httpx.AsyncClient(base_url=self.endpoint, headers=headers, timeout=TIMEOUT_S, trust_env=False)
+        self._http = httpx.AsyncClient(
+            base_url=_address(self.endpoint), headers=headers, timeout=TIMEOUT_S, trust_env=False
+        )
 
     async def __aenter__(self) -> "GatewayClient":
         return self
@@ -62,12 +65,14 @@ class GatewayClient:
         return document
 
     async def drain(self, worker_id: str, resume: bool) -> dict[str, Any]:
-        reply = await self._send("POST", f"/tandem/v1/workers/{worker_id}/drain", json={"resume": resume})
+        reply = await self._send(
+            "POST", f"/tandem/v1/workers/{quote(worker_id, safe='')}/drain", json={"resume": resume}
+        )
         document: dict[str, Any] = self._checked(reply).json()
         return document
 
     async def set_role(self, worker_id: str, role: str) -> dict[str, Any]:
-        reply = await self._send("POST", f"/tandem/v1/workers/{worker_id}/role", json={"role": role})
+        reply = await self._send("POST", f"/tandem/v1/workers/{quote(worker_id, safe='')}/role", json={"role": role})
         document: dict[str, Any] = self._checked(reply).json()
         return document
 
@@ -106,6 +111,16 @@ class GatewayClient:
                 "name the gateway with --endpoint"
             ) from None
         raise GatewayRefusedError(f"the gateway answered {reply.status_code}: {message}", code)
+
+
+def _address(endpoint: str) -> httpx.URL:
+    try:
+        address = httpx.URL(endpoint)
+    except httpx.InvalidURL as e:
+        raise GatewayUnreachableError(f"{endpoint} is no address ({e}); write http://HOST:PORT") from e
+    if address.scheme not in ("http", "https") or not address.host or (address.port or 1) > _LAST_PORT:
+        raise GatewayUnreachableError(f"{endpoint} is no address of a gateway; write http://HOST:PORT")
+    return address
 
 
 def _policy_path(what: str) -> str:

@@ -70,15 +70,21 @@ class Setup:
         )
 
 
-def set_up(config: EngineConfig, identity: WorkerIdentity) -> Setup:
-    """Reads profile and vocabulary. What the configuration sets goes before the profile; its defaults do not."""
+def profile_of(config: EngineConfig) -> Profile:
+    """The profile as it is by itself. Raises ValueError where there is none of that name and layout."""
     said = config.model_fields_set
-    profile = load_profile(
+    return load_profile(
         config.profile or DEFAULT_PROFILE,
         tp=config.tp if "tp" in said else None,
         pp=config.pp if "pp" in said else None,
         gpu_memory_utilization=config.gpu_memory_utilization if "gpu_memory_utilization" in said else None,
     )
+
+
+def set_up(config: EngineConfig, identity: WorkerIdentity) -> Setup:
+    """Reads profile and vocabulary. What the configuration sets goes before the profile; its defaults do not."""
+    said = config.model_fields_set
+    profile = profile_of(config)
     block_size = config.block_size_tokens or profile.block_size_tokens
     blocks = profile.kv_tokens_total // block_size
     if config.kv_cache_gib is not None:

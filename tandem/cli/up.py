@@ -12,6 +12,7 @@ import typer
 from tandem.cli import options
 from tandem.cli.engine_flags import EngineFlags, with_engine_flags
 from tandem.cli.failure import CliError, Exit, warn
+from tandem.cli.simulated import require_profiles
 
 if TYPE_CHECKING:
     from tandem.config import TandemConfig
@@ -118,6 +119,7 @@ def _configuration(
 def _in_foreground(config: "TandemConfig") -> None:
     from rich.console import Console
 
+    from proto.worker import Role
     from tandem.supervisor.plan import PlanError
     from tandem.supervisor.supervisor import Outcome
     from tandem.supervisor.up import up as run
@@ -125,6 +127,7 @@ def _in_foreground(config: "TandemConfig") -> None:
     warn_of_open_doors(config)
     fetch_if_packaged(config)
     require_tokenizer_of(config)
+    require_profiles(config.engine_of(role) for role in Role if config.layout.workers(role))
     try:
         outcome = run(config, Console())
     except PlanError as e:

@@ -8,6 +8,7 @@ import typer
 from tandem.cli import options
 from tandem.cli.engine_flags import EngineFlags, with_engine_flags
 from tandem.cli.failure import CliError, Exit
+from tandem.cli.simulated import require_profiles
 
 
 @with_engine_flags()
@@ -51,6 +52,7 @@ def worker(
         raise CliError(Exit.UNMET, str(e)) from e
     section = loaded.worker_of(loaded.worker.role)
     options.need_free_port(section.host, section.port, "--port")
+    require_profiles([section.engine])
 
     from tandem.process import log_to_stderr, serve
     from tandem.worker.process import run_worker

@@ -207,6 +207,31 @@ def test_an_endpoint_needs_no_scheme(gateway: FakeGateway) -> None:
     assert tandem("status", "--endpoint", gateway.url.removeprefix("http://")).exit_code == 0
 
 
+@pytest.mark.parametrize("endpoint", ["http://127.0.0.1:99999", "http://host:port", "ftp://somewhere", "http://:80"])
+def test_an_endpoint_that_is_no_address_is_one_line(endpoint: str) -> None:
+    result = tandem("status", "--endpoint", endpoint)
+    assert isinstance(result.exception, CliError)
+    assert result.exception.status is Exit.UNREACHABLE
+    assert "write http://HOST:PORT" in str(result.exception)
+
+
+def test_a_key_may_have_any_characters(gateway: FakeGateway) -> None:
+    assert tandem("status", "--json", "--endpoint", gateway.url, "--api-key", "clé").exit_code == 0
+
+
+def test_a_worker_of_any_name_is_asked_for_by_that_name(gateway: FakeGateway) -> None:
+    assert tandem("drain", "a?b/c", "--endpoint", gateway.url).exit_code == 0
+    assert gateway.requests[-1][1] == "/tandem/v1/workers/a%3Fb%2Fc/drain"
+
+
+@pytest.mark.parametrize("words", [("up", "--profile", "nope"), ("up", "--profile", "h200-sxm/qwen3-32b?tp=3")])
+def test_a_profile_that_is_not_there_is_said_before_anything_starts(words: tuple[str, ...]) -> None:
+    result = tandem(*words, "--engine", "simulated", "--port", "0")
+    assert isinstance(result.exception, CliError)
+    assert result.exception.status is Exit.CONFIG
+    assert str(result.exception).startswith("engine.profile: ")
+
+
 def test_the_status_fits_80_columns_whatever_the_reasons(gateway: FakeGateway, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     output = tandem("status", "--endpoint", gateway.url).output
