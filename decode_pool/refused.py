@@ -55,8 +55,10 @@ class Refused:
         own = waiting.pop(gateway_id, None)
         if not waiting:
             return False
-        before_s = min(now_s - LONG_S, now_s if own is None else own.since_s)
-        if any(want.since_s < before_s for want in waiting.values()):
+        long_s = now_s - LONG_S
+        if own is not None and own.since_s < long_s:  # whatever it holds, or the two would wait for each other
+            return any(want.since_s < own.since_s for want in waiting.values())
+        if any(want.since_s < long_s for want in waiting.values()):
             return True
         blocks = held()
         mine = blocks.get(gateway_id, 0)

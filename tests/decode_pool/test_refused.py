@@ -1,6 +1,8 @@
 """Who hears of room, and from when until when."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from decode_pool.ledger import Ledger, Load, Shape
 from decode_pool.refused import KEPT_S, LONG_S, Refused
@@ -102,6 +104,31 @@ def test_who_has_waited_long_comes_first_however_little_the_others_hold(refused:
     assert refused.others_first("newcomer", dict)
     assert refused.others_first("second", dict)
     assert not refused.others_first("first", dict)
+
+
+@given(
+    st.dictionaries(st.sampled_from("abc"), st.integers(0, 15), min_size=1),
+    st.dictionaries(st.sampled_from("abc"), st.integers(0, 20)),
+)
+def test_gateways_that_wait_never_all_leave_room_to_each_other(since: dict[str, int], held: dict[str, int]) -> None:
+    clock, no = Clock(), refusal(RefusalReason.KV_BUSY)
+    refused = Refused(clock)
+    for turn in range(20):
+        clock.now_s = turn * KEPT_S / 2
+        waiting = [gateway for gateway, from_turn in since.items() if turn >= from_turn]
+        for gateway in waiting:
+            refused.answered(gateway, no)
+        assert not waiting or not all(refused.others_first(gateway, lambda: held) for gateway in waiting)
+
+
+def test_who_has_waited_long_goes_first_though_it_holds_much(refused: Refused, clock: Clock) -> None:
+    while clock.now_s <= LONG_S + KEPT_S:
+        refused.answered("rich", refusal(RefusalReason.KV_BUSY))
+        if clock.now_s > LONG_S / 2:
+            refused.answered("poor", refusal(RefusalReason.KV_BUSY))
+        clock.now_s += KEPT_S / 2
+    assert refused.others_first("poor", lambda: {"rich": 100})
+    assert not refused.others_first("rich", lambda: {"rich": 100})
 
 
 def test_a_ledger_tells_when_it_charges_less() -> None:
