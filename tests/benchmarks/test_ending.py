@@ -32,13 +32,16 @@ uvloop.run(main())
 def ended(command: list[str], mark: str) -> int:
     """Its exit status after SIGTERM, which comes when it has a child in whose command `mark` stands."""
     with subprocess.Popen(command, cwd=_ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        here = psutil.Process(process.pid)
-        await_true(lambda: any(mark in each.cmdline() for each in here.children()))
-        started = here.children(recursive=True)
-        process.send_signal(signal.SIGTERM)
-        status = process.wait(HANG_S)
-        await_true(lambda: not any(map(lives, started)), otherwise=lambda: str(started))
-        return status
+        try:
+            here = psutil.Process(process.pid)
+            await_true(lambda: any(mark in each.cmdline() for each in here.children()))
+            started = here.children(recursive=True)
+            process.send_signal(signal.SIGTERM)
+            status = process.wait(HANG_S)
+        finally:
+            process.kill()  # nothing, once it has ended
+    await_true(lambda: not any(map(lives, started)), otherwise=lambda: str(started))
+    return status
 
 
 def lives(process: psutil.Process) -> bool:
@@ -48,8 +51,10 @@ def lives(process: psutil.Process) -> bool:
         return False
 
 
-def test_sigterm_runs_what_ctrl_c_would() -> None:
-    assert ended([sys.executable, "-c", _STARTS_SOMETHING], "sleep") == -signal.SIGINT
+@pytest.mark.parametrize("before", ["", "trap '' INT; "], ids=["", "in the background of a shell"])
+def test_sigterm_runs_what_ctrl_c_would(before: str) -> None:
+    script = ["sh", "-c", f'{before}exec "$0" "$@"', sys.executable, "-c", _STARTS_SOMETHING]
+    assert ended(script, "sleep") == -signal.SIGINT
 
 
 @pytest.mark.slow
