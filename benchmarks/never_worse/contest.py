@@ -24,6 +24,8 @@ _NEAR_COLOCATED = 0.93
 _BEHIND = 0.85
 #: Of what the best of its kind holds in the screen, the runner-up must hold this much.
 _NEARLY = 0.8
+#: And this much with the first of several seeds.
+_HOPEFUL = 0.85
 
 
 STATIC = (Kind.COLOCATED, Kind.SPLIT)
@@ -171,11 +173,12 @@ class Contest:
         return Found(arm, rate)
 
     def _final(self, found: Sequence[Found], seeds: Sequence[int]) -> Final:
-        """The best. A runner-up that is no better with the first of `seeds` is not run with the others."""
+        """The best. A runner-up that is no better with the only seed, or far behind with the first, is not run further."""
         finals: list[Final] = []
+        least = 1 + _FINE / 2 if len(seeds) == 1 else _HOPEFUL
         for one in found:
             hunts = [self._hunt(one.arm, seed) for seed in seeds]
-            if finals and not hunts[0].holds(finals[0].rates[0] * (1 + _FINE / 2)):
+            if finals and not hunts[0].holds(finals[0].rates[0] * least):
                 continue
             rates = tuple(map(partial(self._finely, start=one.rate), hunts))
             self.said(f"{one.arm.kind.value} {one.arm.name}: {', '.join(f'{rate:.3f}' for rate in rates)}/s")
