@@ -88,7 +88,10 @@ def set_up(config: EngineConfig, identity: WorkerIdentity) -> Setup:
     block_size = config.block_size_tokens or profile.block_size_tokens
     blocks = profile.kv_tokens_total // block_size
     if config.kv_cache_gib is not None:
-        blocks = int(config.kv_cache_gib * 2**30 / (profile.kv_bytes_per_token * block_size))
+        block_bytes = profile.kv_bytes_per_token * block_size
+        blocks = int(config.kv_cache_gib * 2**30 / block_bytes)
+        if not blocks:
+            raise ValueError(f"engine.kv_cache_gib: {config.kv_cache_gib} GiB hold no KV block of {block_bytes} bytes")
     profile = replace(
         profile,
         block_size_tokens=block_size,

@@ -201,9 +201,9 @@ def test_in_the_background_until_down(tmp_path: Path) -> None:
 
 
 def test_a_worker_that_cannot_start_shows_the_end_of_its_log(tmp_path: Path) -> None:
-    result = tandem("up", "--engine", "simulated", "--profile", "no-such-profile", "--port", "0", cwd=tmp_path)
+    result = tandem("up", "--engine", "simulated", "--set", "engine.kv_cache_gib=1e-9", "--port", "0", cwd=tmp_path)
     assert result.returncode == Exit.FAILED
-    assert "no profile 'no-such-profile'" in result.stdout
+    assert "GiB hold no KV block of" in result.stdout
     assert "died while starting" in result.stdout
 
 

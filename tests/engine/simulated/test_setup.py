@@ -39,6 +39,8 @@ def test_r38_kv_capacity_follows_from_model_tp_memory_and_utilisation() -> None:
     assert two > 2 * one  # the weights are shared out too
     assert less < 0.6 * one
     assert of(profile="toy", kv_cache_gib=1).limits.blocks == 2**30 // (16 * 23_040)
+    with pytest.raises(ValueError, match="no KV block of 368640 bytes"):
+        of(profile="toy", kv_cache_gib=1e-5)
 
 
 def test_an_unknown_profile_lists_the_known_ones() -> None:
