@@ -20,7 +20,10 @@ def row(cell: Cell) -> str:
     moved = cell.ratio(Kind.FLUID, Kind.ROUTED)
     limits = f"{cell.aim.ttft_ms:g} / {cell.aim.tpot_ms:g}"
     cells = [cell.model, cell.mix, limits, str(cell.seeds), *(_arm(cell, kind) for kind in Kind)]
-    cells += [f"**{cell.ratio(Kind.FLUID, cell.best):.3f}**", f"{routed:.3f}", f"{moved:.3f}" if moved else "–"]
+    if cell.rate(cell.best):
+        cells += [f"**{cell.ratio(Kind.FLUID, cell.best):.3f}**", f"{routed:.3f}", f"{moved:.3f}" if moved else "–"]
+    else:
+        cells += ["–"] * 3
     return f"| {' | '.join(cells)} |"
 
 
