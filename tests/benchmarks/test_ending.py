@@ -34,7 +34,7 @@ def ended(command: list[str], mark: str) -> int:
     with subprocess.Popen(command, cwd=_ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
             here = psutil.Process(process.pid)
-            await_true(lambda: any(mark in each.cmdline() for each in here.children()))
+            await_true(lambda: any(mark in words(each) for each in here.children()), 5 * HANG_S)
             started = here.children(recursive=True)
             process.send_signal(signal.SIGTERM)
             status = process.wait(HANG_S)
@@ -42,6 +42,13 @@ def ended(command: list[str], mark: str) -> int:
             process.kill()  # nothing, once it has ended
     await_true(lambda: not any(map(lives, started)), otherwise=lambda: str(started))
     return status
+
+
+def words(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:  # it has just ended
+        return []
 
 
 def lives(process: psutil.Process) -> bool:
@@ -58,7 +65,7 @@ def test_sigterm_runs_what_ctrl_c_would(before: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", [["fidelity"], ["validity", "--parts", "live", "--requests", "12"]])
-def test_sigterm_leaves_no_layout_running(words: list[str]) -> None:
+@pytest.mark.parametrize("command", [["fidelity"], ["validity", "--parts", "live", "--requests", "12"]])
+def test_sigterm_leaves_no_layout_running(command: list[str]) -> None:
     engine = ["--engine", "--engine simulated --profile toy", "--options", ""]
-    assert ended([sys.executable, "-m", f"benchmarks.{words[0]}", *words[1:], *engine], "up") != 0
+    assert ended([sys.executable, "-m", f"benchmarks.{command[0]}", *command[1:], *engine], "up") != 0

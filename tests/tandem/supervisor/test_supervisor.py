@@ -166,9 +166,14 @@ async def test_a_gateway_that_stays_down_ends_everything(tmp_path: Path) -> None
         assert await asyncio.wait_for(run.task, HANG_S) is Outcome.FAILED
 
 
+def stubborn(log: Path) -> bool:
+    """Whether it ignores SIGTERM by now."""
+    return "up" in log.read_text()
+
+
 async def test_a_child_that_ignores_sigterm_is_killed_in_time(tmp_path: Path) -> None:
     async with running(plan_of(tmp_path, decode=STUBBORN)) as run:
-        await until(lambda: run.recorder.summary)
+        await until(lambda: run.recorder.summary and stubborn(tmp_path / "decode-0.log"), HANG_S)
         assert await run.end() is Outcome.ENDED
         assert any("decode-0 did not stop" in note for note in run.recorder.notes)
 
@@ -177,7 +182,7 @@ async def test_a_second_signal_stops_at_once(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, gateway=STUBBORN)
     plan = replace(plan, gateway=replace(plan.gateway, drain_s=10 * HANG_S))
     async with running(plan) as run:
-        await until(lambda: run.recorder.summary)
+        await until(lambda: run.recorder.summary and stubborn(tmp_path / "gateway.log"), HANG_S)
         run.stop.on_signal()
         await asyncio.sleep(0.3)
         assert not run.task.done()
