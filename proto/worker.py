@@ -2,7 +2,7 @@
 
 from dataclasses import astuple, dataclass
 from enum import StrEnum
-from operator import add
+from operator import add, sub
 
 
 class Role(StrEnum):
@@ -99,6 +99,18 @@ class StepTotals:
 
     def plus(self, more: "StepTotals") -> "StepTotals":
         return StepTotals(*map(add, astuple(self), astuple(more)))
+
+    def since(self, before: "StepTotals") -> "StepTotals":
+        """What came on top of what they were before, in the same epoch."""
+        return StepTotals(*map(sub, astuple(self), astuple(before)))
+
+    @property
+    def count(self) -> int:
+        return self.decode_steps + self.chunk_steps
+
+    @property
+    def seconds(self) -> float:
+        return self.decode_s + self.chunk_s
 
 
 @dataclass(frozen=True, slots=True)

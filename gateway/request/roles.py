@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Self
 
@@ -10,11 +10,9 @@ from gateway.cluster.cluster import Cluster
 from gateway.config import RoutingConfig
 from gateway.policy.control.rows import RolesRow
 from gateway.policy.dispatch import Bid
-from gateway.policy.roles import Aims, Fluid, Knobs, Steps
+from gateway.policy.roles import Aims, Fluid, Knobs
 from gateway.policy.routing import Need, Path, Placement
-from proto.worker import StepTotals, WorkerState
-
-_SUMS = [each.name for each in fields(Steps)]
+from proto.worker import WorkerState
 
 
 class WayTaken(StrEnum):
@@ -133,7 +131,7 @@ class Roles:
                 continue
             self._seen[worker.worker_id] = state
             if before is not None and before.epoch == state.epoch:
-                self.policy.stepped(worker.worker_id, steps_between(before.totals, state.totals))
+                self.policy.stepped(worker.worker_id, state.totals.since(before.totals))
 
     def _forget(self, known: set[str]) -> None:
         """Workers that come under ever new names must not be kept for ever."""
@@ -141,7 +139,3 @@ class Roles:
             self.policy.forget(gone)
             for worker_id in gone - self.policy.books:
                 del self._seen[worker_id]
-
-
-def steps_between(before: StepTotals, after: StepTotals) -> Steps:
-    return Steps(**{name: getattr(after, name) - getattr(before, name) for name in _SUMS})

@@ -1,18 +1,16 @@
 """Between the simulated fleet and the role policy: what happened, and what the engines shall do."""
 
-from dataclasses import fields
-from operator import sub
 from typing import TYPE_CHECKING
 
-from gateway.policy.roles import Fluid, Steps
+from gateway.policy.roles import Fluid
 from gateway.policy.routing import Need, Placement
 from loadgen.simulate.worker import SimWorker
+from proto.worker import StepTotals
 
 if TYPE_CHECKING:
     from loadgen.simulate.fleet import SimFleet
 
-_FIELDS = tuple(field.name for field in fields(Steps))
-_NOTHING = (0,) * len(_FIELDS)
+_NOTHING = StepTotals()
 
 
 class Roles:
@@ -21,7 +19,7 @@ class Roles:
     def __init__(self, fleet: "SimFleet", policy: Fluid) -> None:
         self._fleet = fleet
         self.policy = policy
-        self._seen: dict[tuple[str, int], tuple[float, ...]] = {}
+        self._seen: dict[tuple[str, int], StepTotals] = {}
         self._looking = False
 
     def taken(self, key: str, placement: Placement, need: Need, cached_tokens: int) -> None:
@@ -42,11 +40,11 @@ class Roles:
     def attend(self, worker: SimWorker) -> None:
         """Reads the worker's steps and sets its budget."""
         engine = self._fleet.settled(worker)
-        totals = tuple(getattr(engine.totals, name) for name in _FIELDS)
+        totals = engine.totals.told()
         key, policy = (worker.name, worker.epoch), self.policy
         before = self._seen.get(key, _NOTHING)
         self._seen[key] = totals
-        policy.stepped(worker.name, Steps(*map(sub, totals, before)))
+        policy.stepped(worker.name, totals.since(before))
         self._fleet.engines.limit_step(worker.name, policy.budget(worker.name), policy.chunk_tokens(worker.name))
 
     def _look_later(self) -> None:

@@ -2,6 +2,6 @@
 
 from gateway.policy.roles.fluid import Fluid
 from gateway.policy.roles.knobs import Aims, Knobs
-from gateway.policy.roles.law import StepLaw, Steps
+from gateway.policy.roles.law import StepLaw
 
-__all__ = ["Aims", "Fluid", "Knobs", "StepLaw", "Steps"]
+__all__ = ["Aims", "Fluid", "Knobs", "StepLaw"]

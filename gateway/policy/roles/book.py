@@ -5,7 +5,8 @@ from heapq import nsmallest
 from math import inf
 
 from gateway.policy.roles.knobs import Aims, Knobs
-from gateway.policy.roles.law import StepLaw, Steps
+from gateway.policy.roles.law import StepLaw
+from proto.worker import StepTotals
 
 
 @dataclass(slots=True)
@@ -68,7 +69,7 @@ class Book:
         self.context_tokens -= context_tokens
         self._step_s = None
 
-    def stepped(self, steps: Steps, now_s: float) -> None:
+    def stepped(self, steps: StepTotals, now_s: float) -> None:
         """Everyone who decoded through the window has one token a step more, who came in between his share of it."""
         if now_s > self._looked_s:
             for one, since_s in self._fresh:

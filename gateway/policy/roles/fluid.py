@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from gateway.policy.roles.book import Book
 from gateway.policy.roles.demand import Demand, haste_of
 from gateway.policy.roles.knobs import Aims, Knobs
-from gateway.policy.roles.law import StepLaw, Steps
+from gateway.policy.roles.law import StepLaw
 from gateway.policy.roles.split import best
 from gateway.policy.routing import (
     DecodeCandidate,
@@ -22,7 +22,7 @@ from gateway.policy.routing import (
     Way,
     able_to_decode,
 )
-from proto.worker import Role
+from proto.worker import Role, StepTotals
 
 #: How much the worst of several loads counts more than the others when ways are compared.
 _SHARPNESS = 4
@@ -120,7 +120,7 @@ class Fluid:
             self.book(trip.prefill).backlog_tokens -= trip.uncached_tokens
         self.book(trip.decode).leave(key, trip.context_tokens)
 
-    def stepped(self, worker_id: str, steps: Steps) -> None:
+    def stepped(self, worker_id: str, steps: StepTotals) -> None:
         self.law.learn(steps)
         self.book(worker_id).stepped(steps, self._clock())
 

@@ -3,39 +3,14 @@
 from dataclasses import dataclass
 from math import hypot, sqrt
 
+from proto.worker import StepTotals
+
 #: Fewer prompt tokens a step than this tell of the weights' time rather than of the tokens'.
 _TELLING_TOKENS = 256
 #: Share of the newest window in what is known of the token's time.
 _SMOOTHING = 0.1
 #: How much of what was known of steps without prompts is kept when another such step is seen.
 _KEPT = 0.999
-
-
-@dataclass(frozen=True, slots=True)
-class Steps:
-    """What one worker did since it was last asked: sums over steps.
-
-    Steps with prompt tokens in them (`chunk_…`) are kept apart from those that only decode. `answers` and `context_tokens`
-    add up, over the steps, how many answers decoded and how many tokens of KV they read.
-    """
-
-    decode_steps: int = 0
-    decode_s: float = 0.0
-    answers: int = 0
-    context_tokens: int = 0
-    chunk_steps: int = 0
-    chunk_s: float = 0.0
-    chunk_tokens: int = 0
-    chunk_answers: int = 0
-    chunk_context_tokens: int = 0
-
-    @property
-    def count(self) -> int:
-        return self.decode_steps + self.chunk_steps
-
-    @property
-    def seconds(self) -> float:
-        return self.decode_s + self.chunk_s
 
 
 @dataclass(slots=True)
@@ -66,13 +41,13 @@ class StepLaw:
             return -float(answers)
         return sqrt(left_s * left_s - self.weights_s * self.weights_s) / self.token_s - answers
 
-    def learn(self, steps: Steps) -> None:
+    def learn(self, steps: StepTotals) -> None:
         if steps.decode_steps and steps.answers:
             self._decoded(steps)
         if steps.chunk_steps and steps.chunk_tokens >= _TELLING_TOKENS * steps.chunk_steps:
             self._computed(steps)
 
-    def _decoded(self, steps: Steps) -> None:
+    def _decoded(self, steps: StepTotals) -> None:
         """One line through all such steps: its height is the weights' time, its slope the context's."""
         count = steps.decode_steps
         context = steps.context_tokens / count
@@ -91,7 +66,7 @@ class StepLaw:
             self.context_s = min(max(0.0, slope), 0.9 * mean_y / mean_x)
         self.weights_s = max(1e-6, mean_y - self.context_s * mean_x)
 
-    def _computed(self, steps: Steps) -> None:
+    def _computed(self, steps: StepTotals) -> None:
         count = steps.chunk_steps
         left_s = steps.chunk_s / count - self.context_s * steps.chunk_context_tokens / count
         if left_s <= self.weights_s:

@@ -10,9 +10,9 @@ from gateway.cluster.worker import Worker
 from gateway.config import GatewayConfig, HealthConfig
 from gateway.policy.dispatch import Bid
 from gateway.policy.prefix import PrefixKey
-from gateway.policy.roles import Aims, Fluid, Steps
+from gateway.policy.roles import Aims, Fluid
 from gateway.policy.routing import Need, Path, Placement
-from gateway.request.roles import Roles, steps_between
+from gateway.request.roles import Roles
 from proto.worker import StepTotals
 from tests.gateway.cluster.facts import Clock, state
 from tests.workers import worker_info
@@ -50,10 +50,10 @@ class Scene:
         self.roles.look()
 
 
-def test_sums_are_told_apart_by_name() -> None:
+def test_what_came_since_is_told_sum_by_sum() -> None:
     before = StepTotals(*range(9))
     after = replace(before, chunk_tokens=before.chunk_tokens + 500, answers=before.answers + 3)
-    assert steps_between(before, after) == Steps(chunk_tokens=500, answers=3)
+    assert after.since(before) == StepTotals(chunk_tokens=500, answers=3)
 
 
 def test_workers_that_are_gone_leave_nothing_behind() -> None:

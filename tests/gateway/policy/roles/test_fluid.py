@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.policy.roles import Aims, Fluid, Knobs, Steps
+from gateway.policy.roles import Aims, Fluid, Knobs
 from gateway.policy.routing import (
     DecodeCandidate,
     Fleet,
@@ -18,7 +18,7 @@ from gateway.policy.routing import (
     PrefillCandidate,
     Rules,
 )
-from proto.worker import Role
+from proto.worker import Role, StepTotals
 
 RULES = Rules(local_below_tokens=0, prefill_here_if_none=True)
 NAMES = ("w0", "w1", "w2", "w3")
@@ -49,7 +49,7 @@ class World:
     def decode(self, worker: str, steps: int, seconds: float) -> None:
         """Everyone there gives so many tokens in so many seconds."""
         self.now_s += seconds
-        self.fluid.stepped(worker, Steps(steps, steps * 0.02, steps, 2000 * steps))
+        self.fluid.stepped(worker, StepTotals(steps, steps * 0.02, steps, 2000 * steps))
 
     def code_for(self, seconds: float, per_s: float) -> list[Placement]:
         """Long prompts and short answers; each is over a second later."""

@@ -2,18 +2,19 @@
 
 import pytest
 
-from gateway.policy.roles import StepLaw, Steps
+from gateway.policy.roles import StepLaw
+from proto.worker import StepTotals
 
 TRUE = StepLaw(weights_s=0.010, token_s=4e-5, context_s=2e-8)
 
 
-def decoding(answers: int, context: int, steps: int = 50) -> Steps:
-    return Steps(steps, TRUE.step_s(answers, context) * steps, answers * steps, context * steps)
+def decoding(answers: int, context: int, steps: int = 50) -> StepTotals:
+    return StepTotals(steps, TRUE.step_s(answers, context) * steps, answers * steps, context * steps)
 
 
-def computing(tokens: int, answers: int = 0, context: int = 0, steps: int = 10) -> Steps:
+def computing(tokens: int, answers: int = 0, context: int = 0, steps: int = 10) -> StepTotals:
     seconds = TRUE.step_s(answers, context, tokens) * steps
-    return Steps(0, 0.0, 0, 0, steps, seconds, tokens * steps, answers * steps, context * steps)
+    return StepTotals(0, 0.0, 0, 0, steps, seconds, tokens * steps, answers * steps, context * steps)
 
 
 def test_it_finds_the_three_constants_from_what_it_sees() -> None:
@@ -35,7 +36,7 @@ def test_small_chunks_say_nothing_of_the_token() -> None:
 
 def test_a_window_of_nothing_teaches_nothing() -> None:
     law = StepLaw()
-    law.learn(Steps())
+    law.learn(StepTotals())
     assert law == StepLaw()
 
 
