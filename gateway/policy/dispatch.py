@@ -165,9 +165,13 @@ class Dispatch(Generic[T]):
 
     def _look(self, bid: Bid) -> tuple[Fleet, Outlook]:
         fleet = self._fleet(bid.prefix)
+        return fleet, self._placed(bid, fleet, self._fleet, self._place)
+
+    def _placed(self, bid: Bid, fleet: Fleet, fleet_of: Callable[[BlockHashes], Fleet], place: Place) -> Outlook:
+        """`fleet`: that of the bid's own prefix; its parts have others."""
         if bid.parts:
-            return fleet, place_group([each.member for each in bid.parts], self._fleet, self._rules, self._place)
-        return fleet, self._place(bid.need, fleet, self._rules, bid.avoid, bid.never)
+            return place_group([each.member for each in bid.parts], fleet_of, self._rules, place)
+        return place(bid.need, fleet, self._rules, bid.avoid, bid.never)
 
     def enter(self, bid: Bid, item: T) -> Placement | TurnedAway | Entry[Ask[T]]:
         """A place at once if nobody waits, so that nobody is overtaken; else an entry in the line.
@@ -225,10 +229,7 @@ class Dispatch(Generic[T]):
             whole = self._fleet(prefix)
             return emptied(replace(whole, decodes=tuple([d for d in whole.decodes if d.worker_id == worker_id])))
 
-        if bid.parts:
-            placed = place_group([each.member for each in bid.parts], only, self._rules, place)
-        else:
-            placed = place(bid.need, only(bid.prefix), self._rules, bid.avoid, bid.never)
+        placed = self._placed(bid, only(bid.prefix), only, place)
         if not isinstance(placed, Placement):
             return None
         self._line.take(entry)
