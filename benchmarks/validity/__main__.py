@@ -84,6 +84,7 @@ def _table(folder: Path, *, pair: bool, options: str, engine: str) -> Path:
     """Of an engine beside another, or alone: what a neighbour leaves in the caches makes prompts slower."""
     table = (folder / ("pair.json" if pair else "alone.json")).resolve()
     if not table.exists():
+        table.parent.mkdir(parents=True, exist_ok=True)
         uvloop.run(measure(options, engine, table, pair=pair))
     return table
 

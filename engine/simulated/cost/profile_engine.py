@@ -41,7 +41,7 @@ class Plan:
     repeats: int = 3
     decode_steps: int = 12
     pulls: tuple[int, ...] = (64, 256, 1024)
-    rounds: int = 12
+    rounds: int = 6
     most_tokens: int = 8192
     timeout_s: float = 300.0
 
@@ -121,17 +121,22 @@ async def _link(writer: Bench, reader: Bench, info: WorkerInfo, plan: Plan) -> t
 
 
 async def _sharing(bench: Bench, neighbour: Bench, info: WorkerInfo, plan: Plan) -> dict[str, float]:
-    """At the longest prompt of the plan that fits one step, and at the smallest batch: the busiest a CPU can be."""
+    """At a short and at the longest prompt of the plan that fits one step, and at a small and at the largest batch."""
     longest = min(info.max_model_len // 2, plan.max_num_batched_tokens, _room(info, plan))
-    length = max(length for length in plan.lengths if length <= longest)
+    lengths = [length for length in plan.lengths if length <= longest]
+    batches = [batch for batch in plan.batches if batch < info.max_num_seqs]
 
-    async def decode() -> float:
-        return (await _decode_step(bench, 1, min(plan.contexts), plan.decode_steps)).s
+    async def decode(batch: int) -> float:
+        return (await _decode_step(bench, batch, min(plan.contexts), plan.decode_steps)).s
 
-    async def prefill() -> float:
+    async def prefill(length: int) -> float:
         return (await _alone(bench, length)).s
 
-    return await measure_sharing({DECODE: decode, PREFILL: prefill}, neighbour, plan.rounds, length)
+    steps = {
+        DECODE: [partial(decode, batch) for batch in sorted({batches[0], batches[-1]})],
+        PREFILL: [partial(prefill, length) for length in sorted({lengths[len(lengths) // 2], lengths[-1]})],
+    }
+    return await measure_sharing(steps, neighbour, plan.rounds, lengths[-1])
 
 
 async def _measure(bench: Bench, plan: Plan, points: Sequence[Point]) -> AsyncIterator[MeasuredStep]:

@@ -3,7 +3,7 @@
 Both are measured and nothing is assumed: a pull is a real one, timed from the reader's submit to its first token less
 an ordinary decode step, so everything that a hand-off costs an idle reader is in it (hand-over to the engine's process,
 its polling, the notification). Engines on one machine share cores, caches and the way to memory: the same step is
-measured in turns with the neighbour idle and with the neighbour at work on the other phase, as in a pair.
+measured in turns with the neighbour idle and with the neighbour at work on either phase.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import median
+from statistics import geometric_mean, median
 
 from engine.simulated.cost.bench import Bench
 from engine.simulated.cost.measured import non_negative
@@ -76,14 +76,26 @@ async def _at_work(bench: Bench, phase: str, length: int) -> AsyncIterator[None]
 
 
 async def measure_sharing(
-    measure: Mapping[str, Callable[[], Awaitable[float]]], neighbour: Bench, rounds: int, length: int
+    measure: Mapping[str, Sequence[Callable[[], Awaitable[float]]]], neighbour: Bench, rounds: int, length: int
 ) -> dict[str, float]:
-    """By kind of step: its time with the neighbour at work on the other phase over its time alone, never below 1."""
-    alone: dict[str, list[float]] = {DECODE: [], PREFILL: []}
-    beside: dict[str, list[float]] = {DECODE: [], PREFILL: []}
+    """By kind of step: its time with the neighbour at work over its time alone, never below 1.
+
+    The geometric mean over several steps of the kind and over both phases of the neighbour, each of them a ratio of
+    medians: a colocated neighbour decodes and computes prompts, and small steps wait for memory more than large ones.
+    """
+    phases = (DECODE, PREFILL)
+    steps = [(kind, step) for kind, several in measure.items() for step in several]
+    alone: list[list[float]] = [[] for _ in steps]
+    beside: dict[tuple[int, str], list[float]] = {
+        (number, phase): [] for number in range(len(steps)) for phase in phases
+    }
     for _ in range(rounds):
-        for kind, other in ((DECODE, PREFILL), (PREFILL, DECODE)):
-            alone[kind].append(await measure[kind]())
-            async with _at_work(neighbour, other, length):
-                beside[kind].append(await measure[kind]())
-    return {kind: max(1.0, median(beside[kind]) / median(alone[kind])) for kind in alone}
+        for number, (_, step) in enumerate(steps):
+            alone[number].append(await step())
+            for phase in phases:
+                async with _at_work(neighbour, phase, length):
+                    beside[number, phase].append(await step())
+    ratios: dict[str, list[float]] = {kind: [] for kind in measure}
+    for (number, _), times in beside.items():
+        ratios[steps[number][0]].append(median(times) / median(alone[number]))
+    return {kind: max(1.0, geometric_mean(found)) for kind, found in ratios.items()}
