@@ -4,6 +4,7 @@
     python -m benchmarks.admission --cold                 # the first minutes of a gateway that knows nothing
     python -m benchmarks.admission --quick                # two loads, two seeds, shorter
     python -m benchmarks.admission --workload r1-production --load 1.0 --rule forecast --rule oracle
+    python -m benchmarks.admission --workload natural-reasoning --window 100 350    # a short one
     python -m benchmarks.admission --capacity             # what the oracle completes under far too much
 
 4 decode workers of TP2 (Llama-3.1-70B on H200, a cost model) beside prefill workers that never bind. Clients declare
@@ -15,12 +16,14 @@ gateway that was restarted with its saved state, and go on learning; with --cold
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.admission.contenders import CONTENDERS, ORACLE
 from benchmarks.admission.contest import Cell, Contest, trial
 from benchmarks.admission.fleet import Service
-from benchmarks.admission.table import markdown
+from benchmarks.admission.table import course, markdown
+from benchmarks.admission.trial import Window
 from benchmarks.admission.workloads import WORKLOADS, Workload
 from decode_pool.expected import Admission
 
@@ -38,6 +41,10 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--store", type=Path, help="JSON lines: trials kept there are not run again")
     parser.add_argument("--cold", action="store_true", help="nothing is known of lengths when the run begins")
+    parser.add_argument(
+        "--window", nargs=2, type=float, metavar="S", help="judge what comes between, and let no more come"
+    )
+    parser.add_argument("--course", action="store_true", help="goodput by time of arrival, too")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--capacity", action="store_true")
     shipped = Admission()
@@ -49,6 +56,8 @@ def main(words: Sequence[str] | None = None) -> None:
     workloads = [WORKLOADS[name] for name in given.workload or WORKLOADS]
     if given.file:
         workloads = [Workload(given.file, given.file, given.rate, WORKLOADS["r1-production"].window)]
+    if given.window:
+        workloads = [replace(workload, window=Window(*given.window)) for workload in workloads]
     if given.capacity:
         for workload in workloads:
             found = trial(workload, Service(), Cell(ORACLE, 2.0, 1))
@@ -65,6 +74,8 @@ def main(words: Sequence[str] | None = None) -> None:
             contest.remember(given.store)
         contest.run(given.rule or list(CONTENDERS), loads, seeds, given.processes, ours)
         print(f"\n{markdown(contest)}", flush=True)
+        if given.course:
+            print(f"\n{course(contest)}", flush=True)
 
 
 if __name__ == "__main__":

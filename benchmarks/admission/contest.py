@@ -59,22 +59,27 @@ class Contest:
             }
             for cell, job in jobs.items():
                 self.figures[cell] = job.result()
-                self._keep(cell)
+                self.keep(cell)
 
     def remember(self, store: Path) -> None:
         """Takes up what was kept there, and keeps there what comes: one JSON line a trial."""
         self.store = store
         for line in store.read_text().splitlines() if store.exists() else ():
             kept = json.loads(line)
-            if (kept["workload"], kept["learnt"]) == (self.workload.name, self.learnt):
-                figures = dict(kept["figures"])
+            if (kept["workload"], kept["window"], kept["learnt"]) == self._key:
+                figures = dict(kept["figures"], course=tuple(kept["figures"]["course"]))
                 figures["buckets"] = tuple(Bucket(**each) for each in figures["buckets"])
                 self.figures[Cell(**kept["cell"])] = Figures(**figures)
 
-    def _keep(self, cell: Cell) -> None:
+    @property
+    def _key(self) -> tuple[str, list[float], bool]:
+        """What else a trial depends on; not the knobs of ours: a store is of one setting."""
+        return self.workload.name, [self.workload.window.warm_s, self.workload.window.end_s], self.learnt
+
+    def keep(self, cell: Cell) -> None:
         if self.store is not None:
-            names = {"workload": self.workload.name, "learnt": self.learnt, "cell": asdict(cell)}
-            kept = {**names, "figures": asdict(self.figures[cell])}
+            names = dict(zip(("workload", "window", "learnt"), self._key, strict=True))
+            kept = {**names, "cell": asdict(cell), "figures": asdict(self.figures[cell])}
             with self.store.open("a") as file:
                 file.write(json.dumps(kept) + "\n")
 

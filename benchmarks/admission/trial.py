@@ -45,7 +45,8 @@ class Bucket:
 @dataclass(frozen=True, slots=True)
 class Figures:
     """Rates per s over the window. `recomputed`: of generated tokens. `overrun`: share of moments and workers at which
-    more than capacity less the pool was in use; `full`: at which all was."""
+    more than capacity less the pool was in use; `full`: at which all was. `served`: tokens that the fleet generated, of
+    whoever had come when; `course`: goodput of the quarter before the window, and of the window's four."""
 
     goodput: float
     good_share: float
@@ -58,6 +59,13 @@ class Figures:
     full: float
     rejected: float
     buckets: tuple[Bucket, ...] = field(default=())
+    served: float = float("nan")
+    course: tuple[float, ...] = ()
+
+    @property
+    def served_per_kv(self) -> float:
+        """Tokens/s for all of the KV: what the memory that was held brought."""
+        return self.served / self.kv_used
 
 
 #: Of a full decode worker: seconds a token, and tokens of KV of the whole pool that what has begun may fill.
@@ -140,7 +148,16 @@ def judge(watch: Watch, results: tuple[Result, ...], window: Window, service: Se
         full=float((used > 0.9995).mean()),
         rejected=sum(one.ending is not Ending.COMPLETED for one in mine) / max(1, len(mine)),
         buckets=_buckets(mine),
+        served=(last.generated_tokens - first.generated_tokens) / (last.at_s - first.at_s),
+        course=_course(results, window, service),
     )
+
+
+def _course(results: tuple[Result, ...], window: Window, service: Service) -> tuple[float, ...]:
+    quarter_s = window.length_s / 4.0
+    edges = window.warm_s + quarter_s * np.arange(-1, 5)
+    came = [one.intended_s for one in results if good(one, service)]
+    return tuple((np.histogram(came, edges)[0] / quarter_s).tolist())
 
 
 def _buckets(mine: list[Result]) -> tuple[Bucket, ...]:

@@ -1,6 +1,7 @@
 """The contest on a few seconds of traffic: what it measures is what happened."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,8 +11,8 @@ from benchmarks.admission.contenders import CONTENDERS
 from benchmarks.admission.contest import Cell, Contest, mean_of, trial
 from benchmarks.admission.fleet import Service
 from benchmarks.admission.mind import Mind
-from benchmarks.admission.table import markdown
-from benchmarks.admission.trial import Window, schedule
+from benchmarks.admission.table import course, markdown
+from benchmarks.admission.trial import Figures, Window, schedule
 from benchmarks.admission.workloads import Workload
 from gateway.config import GatewayConfig
 from gateway.policy.control.plan import Asked
@@ -55,9 +56,41 @@ def test_a_schedule_is_arrivals_on_top_of_what_has_begun() -> None:
     assert [one.index for one in planned.requests] == list(range(len(planned.requests)))
 
 
-def test_shares_are_paired_by_seed() -> None:
+@pytest.fixture(scope="module")
+def base() -> Figures:
+    return trial(SHORT, Service(), Cell("oracle", 1.0, 1))
+
+
+def test_goodput_by_time_of_arrival_is_that_of_the_whole_window(base: Figures) -> None:
+    assert len(base.course) == 5
+    assert np.mean(base.course[1:]) == pytest.approx(base.goodput)
+    contest = Contest(SHORT, Service(), {Cell("oracle", 1.0, 1): base})
+    half = replace(base, course=tuple(part / 2 for part in base.course))
+    contest.figures[Cell("mean", 1.0, 1)] = half
+    assert course(contest).count("100.0%") == course(contest).count("50.0%") == 5
+
+
+def test_what_a_fleet_serves_is_counted_as_it_is_generated(base: Figures) -> None:
+    """Whoever asked for it, and whatever becomes of it: in light traffic, the tokens of the answers."""
+    assert base.served == pytest.approx(base.good_tokens, rel=0.5)
+    assert base.served_per_kv == pytest.approx(base.served / base.kv_used)
+
+
+def test_a_store_tells_windows_apart(base: Figures, tmp_path: Path) -> None:
+    store, cell = tmp_path / "store", Cell("oracle", 1.0, 1)
+    first = Contest(SHORT, Service())
+    first.remember(store)
+    first.figures[cell] = base
+    first.keep(cell)
+    same, other = Contest(SHORT, Service()), Contest(replace(SHORT, window=Window(1.0, 9.0)), Service())
+    for contest in (same, other):
+        contest.remember(store)
+    assert same.figures == {cell: base}
+    assert other.figures == {}
+
+
+def test_shares_are_paired_by_seed(base: Figures) -> None:
     contest = Contest(SHORT, Service())
-    base = trial(SHORT, Service(), Cell("oracle", 1.0, 1))
     for seed, goodput in ((1, 10.0), (2, 30.0)):
         contest.figures[Cell("oracle", 1.0, seed)] = replace(base, goodput=goodput)
         contest.figures[Cell("mean", 1.0, seed)] = replace(base, goodput=goodput / 2)
