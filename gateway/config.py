@@ -87,8 +87,16 @@ class RoutingConfig(Strict):
         ),
     )
     on_prefill_failure: OnPrefillFailure = OnPrefillFailure.OTHER_THEN_LOCAL
-    on_no_prefill: OnNoPrefill = OnNoPrefill.FAIL
+    on_no_prefill: OnNoPrefill = Field(
+        OnNoPrefill.FAIL,
+        description="No prefill worker is ready: refuse, or let decode workers prefill. With `fluid` they always may.",
+    )
     lease_margin_s: float = Field(2.0, ge=0, description="Tickets with less lease left than this are prefilled again.")
+
+    @property
+    def decode_may_prefill(self) -> bool:
+        """Whether decode workers compute prompts that no other can: `fluid` says so as much as `on_no_prefill` (B-40)."""
+        return self.fluid is not None or self.on_no_prefill is OnNoPrefill.LOCAL
 
 
 class AdmissionConfig(Strict):

@@ -10,7 +10,6 @@ from gateway.cluster.snapshot import ClusterSnapshot, Integrity, PairSnapshot, U
 from gateway.cluster.states import PairState
 from gateway.cluster.warmer import belongs
 from gateway.cluster.worker import Worker
-from gateway.config import OnNoPrefill
 from proto.worker import PeerTransfers, Role
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ def serving_mode(cluster: "Cluster") -> tuple[str, str]:
     if handoff or colocated:
         return ("mixed" if handoff and colocated else "disaggregated" if handoff else "colocated"), ""
     decodes = any(worker.role.decodes for worker in ready)
-    if decodes and cluster.config.routing.on_no_prefill is OnNoPrefill.LOCAL:
+    if decodes and cluster.config.routing.decode_may_prefill:
         return "local", ""
     prefills = any(worker.role.prefills for worker in ready)
     return "none", _missing(prefills, decodes, cluster)

@@ -225,11 +225,12 @@ class Dispatch(Generic[T]):
         if not isinstance(outlook, Wait):
             return None
 
-        def only(prefix: BlockHashes) -> Fleet:
-            whole = self._fleet(prefix)
-            return emptied(replace(whole, decodes=tuple([d for d in whole.decodes if d.worker_id == worker_id])))
+        def as_if_empty(prefix: BlockHashes) -> Fleet:
+            return emptied(self._fleet(prefix))
 
-        placed = self._placed(bid, only(bid.prefix), only, place)
+        # the others stay in sight: who computes the prompt, and which workers lean, is the policy's choice as ever
+        others = {each.worker_id for each in fleet.decodes} - {worker_id}
+        placed = self._placed(_kept_from(bid, others), as_if_empty(bid.prefix), as_if_empty, self._place)
         if not isinstance(placed, Placement):
             return None
         self._line.take(entry)
@@ -275,6 +276,12 @@ class Dispatch(Generic[T]):
     def _away(self, why: Why, outlook: Outlook, waited_s: float = 0.0) -> TurnedAway:
         waiting = len(self._line)
         return TurnedAway(why, outlook, waiting, self._rate.retry_after_s(waiting, self._clock()), waited_s)
+
+
+def _kept_from(bid: Bid, workers: set[str]) -> Bid:
+    """The same bid, were these never to take it."""
+    parts = tuple([_kept_from(part, workers) for part in bid.parts])
+    return replace(bid, never=bid.never | workers, parts=parts)
 
 
 def needed(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
 
-from gateway.config import OnNoPrefill, RoutingConfig
+from gateway.config import RoutingConfig
 from gateway.policy.fleet import (
     LINK_RANK,
     DecodeCandidate,
@@ -59,7 +59,7 @@ class Rules:
 
     @classmethod
     def of(cls, config: RoutingConfig) -> "Rules":
-        return cls(config.local_prefill_below_tokens, config.on_no_prefill is OnNoPrefill.LOCAL)
+        return cls(config.local_prefill_below_tokens, config.decode_may_prefill)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gateway.cluster.states import WorkerStatus
 from gateway.config import GatewayConfig
 from gateway.policy.roles import Fluid
 from gateway.request.asking import Asking, Turn
@@ -131,6 +132,20 @@ async def test_a_mixed_fleet_uses_every_way() -> None:
         assert ways[WayTaken.HANDED] == len(one.watcher.handoffs) > 0
         assert ways[WayTaken.TOGETHER] > 0
         assert {record.decode_worker for record in one.watcher.records} == {"b0", "d0"}
+
+
+@pytest.mark.parametrize("there", ["p0 and d0", "b0 and d0", "d0"])
+async def test_where_every_worker_may_prefill_one_that_decodes_does_so_when_no_other_can(there: str) -> None:
+    """`on_no_prefill` is `fail`: it says what is to be where roles are fixed."""
+    workers = tuple(each for each in MIXED if each[0] in there)
+    async with running(workers, fluid()) as one:
+        for name in set(one.members) - {"d0"}:
+            await one.cluster.drain(name)
+            await one.status(name, WorkerStatus.DRAINING)
+        answer = await one.ask(intent(prompt(300), max_tokens=12, ignore_eos=True))
+        assert (answer.record.path, answer.record.decode_worker) == ("local", "d0")
+        snapshot = one.cluster.snapshot()
+        assert (snapshot.ready, snapshot.mode) == (True, "local")
 
 
 async def test_prompts_and_answers_of_one_request_have_books_of_their_own() -> None:
