@@ -42,7 +42,10 @@ class EngineConfig(BaseModel):
     enforce_eager: bool = False
     seed: int = 0
     kv_lease_s: float = Field(30.0, gt=0, description="How long KV stays pinned for a reader.")
-    kv_host: str = Field("127.0.0.1", description="Address at which peers' engines reach this one to hand-shake.")
+    kv_host: str = Field(
+        "127.0.0.1",
+        description="Address at which peers' engines reach this one to hand-shake; that of the worker when not set.",
+    )
     link: Link = Link.AUTO
     nixl_poll_delay_us: int | None = Field(
         None,

@@ -1,5 +1,6 @@
 """Everything an operator can set on a worker. Unknown keys are errors."""
 
+import logging
 import os
 import socket
 
@@ -8,6 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from engine.config import EngineConfig
 from proto.tls import TlsConfig
 from proto.worker import Role
+from transfer.ports import listening
+
+log = logging.getLogger(__name__)
 
 
 class _Strict(BaseModel):
@@ -58,3 +62,19 @@ class WorkerConfig(_Strict):
         if self.advertise_host:
             return self.advertise_host
         return socket.gethostname() if self.host in ("0.0.0.0", "::", "[::]", "") else self.host
+
+    def reachable_engine(self) -> EngineConfig:
+        """The engine's settings, with its KV where the worker is, unless somebody has said where.
+
+        Peers on other machines would look for it on their own at 127.0.0.1. Engines listen at the very address that they
+        tell, so it must be this machine's; behind a translated address `engine.kv_host` has to be set.
+        """
+        if "kv_host" in self.engine.model_fields_set:
+            return self.engine
+        try:
+            host = str(socket.getaddrinfo(self.dialled_host, None, type=socket.SOCK_STREAM)[0][4][0])
+            listening(host, 0).close()
+        except OSError as error:
+            log.warning("KV is handed over on this machine alone, for want of engine.kv_host: %s", error)
+            return self.engine
+        return self.engine.model_copy(update={"kv_host": host})

@@ -28,7 +28,7 @@ async def run_worker(config: WorkerConfig, stop: asyncio.Event) -> None:
     Every start is a new epoch: tickets and reservations of an earlier one are void.
     """
     identity = WorkerIdentity(config.name, uuid.uuid4().hex[:16], config.role)
-    engine = make_engine(config.engine, identity)
+    engine = make_engine(config.reachable_engine(), identity)
     try:
         info = await _unless(stop, engine.start())
         if info is not None:
