@@ -16,6 +16,8 @@ Every label has a bounded set of values: phases, reasons, outcomes, paths and tr
 patterns, `policy` is one of the last 8 versions, and `worker`, `prefill` and `decode` are the ids of connected workers. The usual `process_*` metrics of the
 gateway process come with them. Where `api_keys` is set, metrics with the labels `worker`, `prefill`, `decode` or `gateway`
 are for scrapers with an operator's key (`Authorization: Bearer KEY`); the others need none.
+
+A Grafana dashboard of them is in [deploy/grafana.json](../deploy/grafana.json), made by `python -m gateway.observe.dashboard`.
 """
 
 
