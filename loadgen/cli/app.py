@@ -19,6 +19,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(workload.app, name="workload")
 for _module in (run, simulate, search, compare, report, selftest):

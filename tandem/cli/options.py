@@ -130,5 +130,11 @@ def _apply(flags: dict[str, Any], setting: str) -> None:
     *sections, key = path.split(".")
     here = flags
     for section in sections:
-        here = here.setdefault(section, {})
-    here[key] = yaml.safe_load(text)
+        here[section] = here.get(section) or {}
+        here = here[section]
+        if not isinstance(here, dict):
+            raise CliError(Exit.USAGE, f"--set {setting}: {section} has been set to {here!r} before")
+    try:
+        here[key] = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise CliError(Exit.USAGE, f"--set {setting}: {text} is not a YAML value; quote it if it is a text") from None

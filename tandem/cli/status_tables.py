@@ -1,6 +1,6 @@
 """The status of a cluster as tables."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -18,6 +18,9 @@ _BAD: frozenset[WorkerStatus | PairState] = frozenset(
     {WorkerStatus.EJECTED, WorkerStatus.GONE, PairState.QUARANTINED, PairState.INCOMPATIBLE}
 )
 
+#: A fleet of n colocated workers with fluid roles has n × (n - 1) pairs.
+_PAIRS_SHOWN = 24
+
 #: UCX is set a worker, not a pair, and does not say which way it took.
 _HOW_KNOWN = "over: inferred, the fastest that both ends may use; the figures are measured"
 
@@ -26,8 +29,9 @@ def render(snapshot: ClusterSnapshot, policy: PolicySnapshot | None = None) -> R
     parts: list[RenderableType] = [_headline(snapshot), Text(), _pools(snapshot.workers), Text()]
     parts += [_workers(snapshot.workers), *_reasons({worker.worker_id: worker.reason for worker in snapshot.workers})]
     if snapshot.pairs:
-        parts += [Text(), _pairs(snapshot.pairs), Text(_HOW_KNOWN, "dim")]
-        parts += _reasons({_name(pair): pair.reason for pair in snapshot.pairs})
+        shown = _telling(snapshot.pairs)
+        parts += [Text(), _pairs(shown), *_others(snapshot.pairs, len(shown)), Text(_HOW_KNOWN, "dim")]
+        parts += _reasons({_name(pair): pair.reason for pair in shown})
     if any(_there(worker) and (worker.pool_blocks or worker.preemptions) for worker in snapshot.workers):
         parts += [Text(), _promises(snapshot.workers)]
     parts += [Text(), _requests(snapshot)]
@@ -172,6 +176,21 @@ def _workers(workers: Iterable[WorkerSnapshot]) -> Table:
             f"{worker.step_time_s * 1000:.0f} ms" if _there(worker) else "–",
         )
     return table
+
+
+def _telling(pairs: Sequence[PairSnapshot]) -> Sequence[PairSnapshot]:
+    """All of them, or those that are in trouble and those that have moved the most."""
+    if len(pairs) <= _PAIRS_SHOWN:
+        return pairs
+    first = sorted(pairs, key=lambda pair: (pair.state is PairState.USABLE, -pair.failures, -pair.bytes))
+    return first[:_PAIRS_SHOWN]
+
+
+def _others(pairs: Sequence[PairSnapshot], shown: int) -> list[RenderableType]:
+    if shown == len(pairs):
+        return []
+    usable = sum(pair.state is PairState.USABLE for pair in pairs)
+    return [Text(f"{len(pairs) - shown} more; of all {len(pairs)} pairs {usable} are usable (--json has each)")]
 
 
 def _pairs(pairs: Iterable[PairSnapshot]) -> Table:

@@ -61,3 +61,30 @@ def test_fluid_roles_are_one_sentence() -> None:
     text = " ".join(shown(ClusterSnapshot("g", "mixed", "", (), (), {}, 0), policy).split())
     assert "Fluid roles: 1,200 together, 3 handed, 0 handed later; leaning to prefill: b0;" in text
     assert "a step takes 21.5 ms, 98 µs a token, 42 ns a KV token" in text
+
+
+def test_moves_are_one_sentence() -> None:
+    moves = (MoveRow("balance", "moved", 1200), MoveRow("overrun", "refused", 3))
+    policy = PolicySnapshot("v1", "forecast", moves=moves)
+    text = " ".join(shown(ClusterSnapshot("g", "mixed", "", (), (), {}, 0), policy).split())
+    assert "Running answers that were to move: 1,200 moved (balance), 3 refused (overrun)" in text
+
+
+def test_of_very_many_pairs_those_in_trouble_and_those_in_use_are_shown() -> None:
+    pairs = [
+        PairSnapshot(f"w{a}", f"w{b}", PairState.USABLE, "", "nvlink", 1e9, 0.1, 0, 0, 0.0, 0)
+        for a in range(8)
+        for b in range(8)
+        if a != b
+    ]
+    pairs[40] = PairSnapshot("w5", "w6", PairState.QUARANTINED, "no answer", "nvlink", 0.0, 0.0, 0, 0, 0.0, 3)
+    pairs[50] = PairSnapshot("w7", "w1", PairState.USABLE, "", "nvlink", 1e9, 0.1, 9, 10**9, 0.5, 0)
+    lines = shown(ClusterSnapshot("g", "mixed", "", (), tuple(pairs), {}, 0)).splitlines()
+    rows = [line for line in lines if "→" in line and "nvlink" in line]
+    assert len(rows) == 24
+    assert rows[0].startswith("w5 → w6")
+    assert rows[1].startswith("w7 → w1")
+    assert "w5 → w6: no answer" in lines
+    assert "32 more; of all 56 pairs 55 are usable (--json has each)" in lines
+    few = shown(ClusterSnapshot("g", "mixed", "", (), tuple(pairs[:24]), {}, 0))
+    assert "more; of all" not in few
