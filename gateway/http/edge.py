@@ -5,6 +5,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from gateway.http.errors import error_response
 from gateway.http.exchange import Exchange, begin
 from gateway.http.keys import OPEN_PATHS
+from gateway.http.protocol import UNREAD
 from gateway.http.surface import Surface
 from gateway.request.errors import RequestError
 
@@ -40,9 +41,13 @@ class Edge:
         await self._app(scope, receive, marked)
 
     def _marking(self, scope: Scope, exchange: Exchange, send: Send) -> Send:
+        unread = scope.get("state", {}).get(UNREAD)
+
         async def marked(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message.get("headers", ()), *exchange.headers()]
+                if unread is not None and unread():
+                    message["headers"].append((b"connection", b"close"))  # what follows is no request
                 route = scope.get("route")
                 self._surface.observer.responded(getattr(route, "path", "unmatched"), message["status"])
             await send(message)

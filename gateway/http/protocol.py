@@ -1,6 +1,7 @@
 """uvicorn's HTTP protocol, closed against clients that hold a connection without asking, or ask twice at once."""
 
 from asyncio import TimerHandle, Transport
+from collections.abc import Callable
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -11,6 +12,11 @@ from gateway.request.errors import Reason, RequestError
 HEAD_S = 30.0
 #: Of a head that has not ended: one field of 60 MB held up the event loop for 7 s, since parsing it copies it again and again.
 MAX_HEAD_BYTES = 64 * 1024
+#: After an answer to a body that was not read to its end: for so long the rest of it is taken and dropped. Closed at once,
+#: the connection would be reset, and the client might never see why.
+PARTING_S = 5.0
+#: Where the scope says whether more of the body is to come.
+UNREAD = "unread"
 
 
 class GatewayProtocol(HttpToolsProtocol):
@@ -29,6 +35,7 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._head_done()
+        self._forget()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -70,6 +77,8 @@ class GatewayProtocol(HttpToolsProtocol):
         if not self._deaf:
             self._head_done()
             super().on_headers_complete()
+            self.cycle.transport = _Parting(self.transport, self._part)  # type: ignore[assignment]
+            self.scope["state"][UNREAD] = self._unread
 
     def on_body(self, body: bytes) -> None:
         if not self._deaf:
@@ -89,6 +98,30 @@ class GatewayProtocol(HttpToolsProtocol):
             self.cycle.disconnected = True  # a body that cannot be read: nobody waits for the rest of it
             self.cycle.message_event.set()
         self._refuse(b"400 Bad Request", RequestError(Reason.INVALID_REQUEST, msg))
+
+    def on_response_complete(self) -> None:
+        self._forget()
+        super().on_response_complete()
+
+    def _forget(self) -> None:
+        """Exchange and connection hold each other no longer: both are freed without the collector."""
+        if self.cycle is not None:
+            self.cycle.transport = self.transport
+            self.scope["state"].pop(UNREAD, None)
+
+    def _unread(self) -> bool:
+        return self.cycle.more_body
+
+    def _part(self) -> None:
+        """An exchange ends its connection."""
+        cycle = self.cycle
+        if not (cycle.more_body and cycle.response_complete and self.transport.can_write_eof()) or self._deaf:
+            self.transport.close()
+            return
+        self._deaf = True
+        self.flow.resume_reading()
+        self.transport.write_eof()
+        self.loop.call_later(PARTING_S, self.transport.close)
 
     @property
     def _answering(self) -> bool:
@@ -118,3 +151,14 @@ class GatewayProtocol(HttpToolsProtocol):
         head = b"HTTP/1.1 %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
         self.transport.write(head % (status, len(body)) + body)
         self.transport.close()
+
+
+class _Parting:
+    """The transport as one exchange has it: its end is not the end of the connection while the client still sends."""
+
+    __slots__ = ("close", "is_closing", "write")
+
+    def __init__(self, transport: Transport, close: Callable[[], None]) -> None:
+        self.write = transport.write
+        self.is_closing = transport.is_closing
+        self.close = close

@@ -145,3 +145,54 @@ async def test_the_size_of_a_body_is_not_that_of_a_head() -> None:
     head = b"POST /v1/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
     async with site(says("a"), on_socket=True) as at:
         assert b" 431 " not in await everything(at, head + body)
+
+
+REFUSED = {"max_body_bytes": 1000}
+LARGE = b"POST /v1/completions HTTP/1.1\r\nhost: x\r\n%s\r\n\r\n"
+
+
+@pytest.mark.parametrize("length", [b"content-length: 4000000", b"transfer-encoding: chunked"], ids=["told", "chunked"])
+async def test_the_answer_to_a_body_that_is_not_read_ends_the_connection_and_is_seen(
+    length: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever is still sending is not reset, and what it sends is no further request."""
+    monkeypatch.setattr(protocol, "PARTING_S", HANG_S)
+    async with site(says("a"), on_socket=True, settings=REFUSED) as at:
+        reader, writer = await dial(at, LARGE % length)
+        if length.endswith(b"chunked"):
+            writer.write(b"7d0\r\n" + b"x" * 2_000)
+        answer = await asyncio.wait_for(reader.read(), HANG_S)
+        for _ in range(60):
+            writer.write(b"x" * 65_536)
+            await asyncio.wait_for(writer.drain(), HANG_S)
+        writer.close()
+        await writer.wait_closed()
+    assert answer.startswith(b"HTTP/1.1 413 ")
+    assert answer.count(b"HTTP/1.1 ") == 1
+    assert b"\r\nconnection: close\r\n" in answer
+
+
+async def without_end(writer: asyncio.StreamWriter) -> None:
+    while True:
+        writer.write(b"x" * 1_000)
+        await writer.drain()
+        await asyncio.sleep(0.01)
+
+
+async def test_a_client_that_goes_on_sending_after_its_answer_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "PARTING_S", 0.05)
+    async with site(says("a"), on_socket=True, settings=REFUSED) as at:
+        reader, writer = await dial(at, LARGE % b"content-length: 4000000")
+        assert b" 413 " in await asyncio.wait_for(reader.read(), HANG_S)
+        with pytest.raises(ConnectionError):
+            await asyncio.wait_for(without_end(writer), HANG_S)
+        writer.close()
+
+
+async def test_a_refusal_of_what_was_read_keeps_the_connection() -> None:
+    async with site(says("a"), on_socket=True) as at:
+        reader, writer = await dial(at, ASK.replace(b"}", b"]"))
+        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), HANG_S)
+        writer.close()
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert b"connection: close" not in head
