@@ -1,5 +1,8 @@
 """Runs a plan for a person: progress on stderr, the plan on stdout, files in a folder."""
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
@@ -7,7 +10,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from loadgen.plan.crew import Crew
 from loadgen.plan.files import write_plan
+from loadgen.plan.lines import Lines
 from loadgen.plan.plan import Planned, make_plan
+from loadgen.plan.race import Watch
 from loadgen.plan.show import show_plan
 from loadgen.plan.words import Words, asked
 
@@ -18,15 +23,26 @@ _WIDTH = 150
 def run_plan(words: Words, jobs: int, budget_s: float | None, out: Path, quiet: bool) -> Planned:
     """Raises LoadgenError."""
     question = asked(words)
-    errors = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn())
-    with Crew(jobs, budget_s) as crew, Progress(*columns, console=errors, disable=quiet) as progress:
-        planned = make_plan(question, crew, _Watch(progress))
+    with Crew(jobs, budget_s) as crew, _watching(quiet) as watch:
+        planned = make_plan(question, crew, watch)
     console = Console() if Console().is_terminal else Console(width=_WIDTH)
     show_plan(planned, console)
     for line in write_plan(planned, out):
         console.print(line, highlight=False, soft_wrap=True)
     return planned
+
+
+@contextmanager
+def _watching(quiet: bool) -> Iterator[Watch]:
+    errors = Console(stderr=True)
+    if not (quiet or errors.is_terminal):
+        lines = Lines(lambda line: print(line, file=sys.stderr, flush=True))
+        with lines.again_and_again():
+            yield lines
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=errors, disable=quiet) as progress:
+        yield _Watch(progress)
 
 
 class _Watch:
