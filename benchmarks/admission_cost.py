@@ -35,7 +35,7 @@ from gateway.policy.control.plan import Asked
 from gateway.policy.dispatch import Ask, Bid, Dispatch
 from gateway.policy.estimate import Features, FinishedBy
 from gateway.policy.prefix import BlockHashes, PrefixKey
-from gateway.policy.routing import Fleet, Path, Placement, Rules, place
+from gateway.policy.routing import Fleet, Links, Path, Placement, Rules, place
 from gateway.policy_config import PolicyConfig
 from proto.reservation import Refusal, Reservation
 
@@ -64,6 +64,7 @@ class Scene:
         self.ledgers = {f"w{at}": Ledger(shape, lambda: self.now_s, f"w{at}", Admission()) for at in range(workers)}
         self.workers = {name: self._worker(name) for name in self.ledgers}
         self._view = View()
+        self._links: dict[str, Links] = {}  # the same all the time, as a gateway's are
         for name in self.workers:
             self._hear(name)
         self.dispatch: Dispatch[str] = Dispatch(
@@ -88,7 +89,7 @@ class Scene:
 
     def view(self, prefix: BlockHashes) -> Fleet:
         """As a live gateway has it of the last word of its workers."""
-        fleet = self._view.fleet(self.workers.values(), {}, prefix)
+        fleet = self._view.fleet(self.workers.values(), self._links, prefix)
         return fleet if self._open else replace(fleet, decodes=tuple([replace(d, closed=True) for d in fleet.decodes]))
 
     def _tend(self) -> None:

@@ -108,12 +108,12 @@ class LeaseBook:
         return len(self._live[kind])
 
     def tokens(self, kind: LeaseKind) -> int:
-        return sum(lease.tokens for lease in self._live[kind])
+        return sum([lease.tokens for lease in self._live[kind]])
 
     @property
     def unseen_blocks(self) -> int:
         """Blocks granted since the newest snapshot, less those given back: a correction to the worker's figures."""
-        return sum(lease.blocks for lease in self._fresh) - sum(self._freed_blocks)
+        return sum([lease.blocks for lease in self._fresh]) - sum(self._freed_blocks)
 
     def overdue(self) -> list[Lease]:
         now_s = self._clock()

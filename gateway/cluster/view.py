@@ -22,6 +22,7 @@ class View:
         self._caching: dict[int, int] = {}  # of those that may have something cached: tokens of the last prompt
         self._decodes: list[DecodeCandidate | None] = []
         self._prefills: list[PrefillCandidate | None] = []
+        self._seats: dict[int, int] = {}  # the place in the fleet of each that decodes
 
     def fleet(self, ready: Iterable[Worker], links: Mapping[str, Links], prefix: BlockHashes) -> Fleet:
         """With what each decode worker is believed to have cached of a prompt. The same one while nothing changes."""
@@ -33,13 +34,24 @@ class View:
             if _cached(self._ready[at], prefix) != tokens:
                 self._changed.add(at)
         if others or self._changed or self._closed or links is not self._fleet.links:
-            for at in self._changed | self._closed:
-                self._renew(at, prefix)
+            places, computing = self._changed | self._closed, self._prefills.copy()
+            seated = [self._renew(at, prefix) for at in places]
             self._changed.clear()
-            decodes = [one for one in self._decodes if one is not None]
-            prefills = [one for one in self._prefills if one is not None]
-            self._fleet = Fleet(tuple(decodes), tuple(prefills), links)
+            if others or links is not self._fleet.links or False in seated:
+                self._gather(links)
+            else:
+                seats = [(self._seats[at], self._decodes[at]) for at in places if at in self._seats]
+                decodes = {seat: one for seat, one in seats if one is not None}
+                self._fleet = self._fleet.but(decodes, None if self._prefills == computing else self._those_computing())
         return self._fleet
+
+    def _gather(self, links: Mapping[str, Links]) -> None:
+        decodes = {at: one for at, one in enumerate(self._decodes) if one is not None}
+        self._seats = {at: seat for seat, at in enumerate(decodes)}
+        self._fleet = Fleet(tuple(decodes.values()), self._those_computing(), links)
+
+    def _those_computing(self) -> tuple[PrefillCandidate, ...]:
+        return tuple([one for one in self._prefills if one is not None])
 
     def _adopt(self, ready: list[Worker]) -> None:
         self._ready, self._changed, self._closed = ready, set(range(len(ready))), set()
@@ -48,11 +60,12 @@ class View:
         for at, worker in enumerate(ready):
             worker.touched = partial(self._changed.add, at)
 
-    def _renew(self, at: int, prefix: BlockHashes) -> None:
-        worker = self._ready[at]
-        cached = _cached(worker, prefix) if worker.prefix else 0
+    def _renew(self, at: int, prefix: BlockHashes) -> bool:
+        """Whether it has kept its seat, or has none as before."""
+        worker, before = self._ready[at], self._decodes[at]
+        cached = 0
         if worker.prefix:
-            self._caching[at] = cached
+            self._caching[at] = cached = _cached(worker, prefix)
         decode = worker.as_decode(cached) if worker.role.decodes else None
         self._decodes[at] = decode
         self._prefills[at] = worker.as_prefill() if worker.role.prefills else None
@@ -60,6 +73,7 @@ class View:
             self._closed.add(at)
         else:
             self._closed.discard(at)
+        return (decode is None) == (before is None)
 
 
 def _cached(worker: Worker, prefix: BlockHashes) -> int:

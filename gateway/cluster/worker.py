@@ -128,19 +128,21 @@ class Worker:
         return None if self._headroom is None else self._headroom - self.leases.unseen_blocks
 
     def as_decode(self, cached_tokens: int) -> DecodeCandidate:
+        info, state = self.info, self.state
+        unseen = self.leases.unseen_blocks  # once: every turn comes by here for those that have changed
         return DecodeCandidate(
-            worker_id=self.worker_id,
-            role=self.role,
-            window=self.info.max_model_len,
-            block_size_tokens=self.info.block_size_tokens,
+            worker_id=info.worker_id,
+            role=state.role if state else info.role,
+            window=info.max_model_len,
+            block_size_tokens=info.block_size_tokens,
             blocks_total=self._blocks_total,
-            blocks_free=self.blocks_free,
-            slots_total=self.info.max_num_seqs,
+            blocks_free=self._blocks_total - self._blocks_taken - unseen,
+            slots_total=info.max_num_seqs,
             cached_tokens=cached_tokens,
             closed=self._door.closed(self._clock()),
-            headroom_blocks=self.headroom_blocks,
+            headroom_blocks=None if self._headroom is None else self._headroom - unseen,
             asked=self.leases.asked,
-            pool_blocks=self.state.pool_blocks if self.state else 0,
+            pool_blocks=state.pool_blocks if state else 0,
         )
 
     def as_prefill(self) -> PrefillCandidate:

@@ -86,6 +86,10 @@ class DecodeCandidate:
             return self.headroom_blocks - need.likely_blocks(self.block_size_tokens)
         return self.unreserved_after(need)
 
+    def share_after(self, need: Need) -> float:
+        """The same of its whole KV."""
+        return self.free_after(need) / max(1, self.blocks_total)
+
     def unreserved_after(self, need: Need) -> float:
         """Blocks left of what is not reserved, whatever the forecast says."""
         return self.blocks_free - need.likely_blocks(self.block_size_tokens)
@@ -131,10 +135,11 @@ Links = Mapping[str, Link]
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """The share of their KV that is free now, of all decode workers. `sizes`: tokens of a block, as they occur;
-    `most_blocks`: of the largest worker."""
+    """The share of their KV that is free now, of all decode workers. `told`: by their forecasts. `sizes`: tokens of a
+    block, as they occur; `most_blocks`: of the largest worker."""
 
     shares: list[float]
+    told: bool
     sizes: frozenset[int]
     most_blocks: int
 
@@ -150,7 +155,20 @@ class Room:
             rooms = [float(one.blocks_free) for one in decodes]
         totals = [one.blocks_total for one in decodes]
         shares = [room / (total or 1) for room, total in zip(rooms, totals, strict=True)]
-        return cls(shares, frozenset([one.block_size_tokens for one in decodes]), max(totals))
+        return cls(shares, None not in told, frozenset([one.block_size_tokens for one in decodes]), max(totals))
+
+    def but(self, before: tuple[DecodeCandidate, ...], changed: Mapping[int, DecodeCandidate]) -> "Room | None":
+        """With others in some places, where `before` were; None where more than their own shares may be different."""
+        shares = self.shares.copy()
+        for at, one in changed.items():
+            was, headroom = before[at], one.headroom_blocks
+            if one.blocks_total != was.blocks_total or one.block_size_tokens != was.block_size_tokens:
+                return None
+            if (headroom is None) != (was.headroom_blocks is None):
+                return None
+            free = headroom if self.told and headroom is not None else one.blocks_free
+            shares[at] = free / (one.blocks_total or 1)
+        return Room(shares, self.told, self.sizes, self.most_blocks)
 
     def least_share(self, need: Need) -> float:
         """What the need takes of any of them, at least."""
@@ -160,35 +178,65 @@ class Room:
         """The place of the one with the most."""
         return self.shares.index(max(self.shares))
 
+    def alone(self, share: float) -> bool:
+        """Whether just one has so much."""
+        return len([each for each in self.shares if each >= share]) == 1
+
     def down_to(self, share: float) -> list[int]:
         """The places of all that have so much, the most first."""
         found = [at for at, each in enumerate(self.shares) if each >= share]
         return sorted(found, key=self.shares.__getitem__, reverse=True) if len(found) > 1 else found
 
 
+@dataclass(slots=True)
+class _Known:
+    """What is found out of a fleet when it is first asked for."""
+
+    dedicated: bool | None = None
+    rooms: dict[bool, Room | None] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """Everything that may take new work now. `links` has one entry a decode worker with any usable pair.
-
-    `dedicated`: whether any worker does nothing but prefill.
-    """
+    """Everything that may take new work now. `links` has one entry a decode worker with any usable pair."""
 
     decodes: tuple[DecodeCandidate, ...]
     prefills: tuple[PrefillCandidate, ...]
     links: Mapping[str, Links]
-    dedicated: bool = field(init=False)
-    _rooms: dict[bool, Room | None] = field(init=False, repr=False, compare=False)
+    _known: _Known = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        # once, and not for each decode worker
-        object.__setattr__(self, "dedicated", Role.PREFILL in [worker.role for worker in self.prefills])
-        object.__setattr__(self, "_rooms", {})
+        object.__setattr__(self, "_known", _Known())
+
+    def but(
+        self, changed: Mapping[int, DecodeCandidate], prefills: tuple[PrefillCandidate, ...] | None = None
+    ) -> "Fleet":
+        """With other decode workers in some places. What is known of the rest is not found out again."""
+        decodes, known = list(self.decodes), self._known
+        for at, decode in changed.items():
+            decodes[at] = decode
+        other = Fleet(tuple(decodes), self.prefills if prefills is None else prefills, self.links)
+        if prefills is None:
+            other._known.dedicated = known.dedicated
+        for forecast, room in known.rooms.items():
+            if room is not None and (kept := room.but(self.decodes, changed)) is not None:
+                other._known.rooms[forecast] = kept
+        return other
+
+    @property
+    def dedicated(self) -> bool:
+        """Whether any worker does nothing but prefill."""
+        known = self._known
+        if known.dedicated is None:
+            known.dedicated = Role.PREFILL in [worker.role for worker in self.prefills]
+        return known.dedicated
 
     def room(self, *, forecast: bool) -> Room | None:
         """What room the decode workers have; None where some have told their forecast and others have not."""
-        if forecast not in self._rooms:
-            self._rooms[forecast] = Room.of(self.decodes, forecast=forecast)
-        return self._rooms[forecast]
+        rooms = self._known.rooms
+        if forecast not in rooms:
+            rooms[forecast] = Room.of(self.decodes, forecast=forecast)
+        return rooms[forecast]
 
     def partners(self, decode_worker: str) -> list[PrefillCandidate]:
         links = self.links.get(decode_worker, {})

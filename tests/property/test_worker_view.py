@@ -115,4 +115,9 @@ def test_the_kept_view_is_the_one_made_anew_after_any_events(between: int) -> No
         walk.random.choice(walk.events)()
         if number % between == 0:
             ready = [walk.workers[name] for name in walk.ready]
-            assert view.fleet(ready, walk.links, walk.prompt) == anew(ready, walk.links, walk.prompt)
+            kept, new = view.fleet(ready, walk.links, walk.prompt), anew(ready, walk.links, walk.prompt)
+            assert kept == new
+            assert kept.dedicated == new.dedicated
+            if new.decodes:
+                for forecast in (True, False):
+                    assert kept.room(forecast=forecast) == new.room(forecast=forecast)

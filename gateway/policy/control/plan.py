@@ -1,13 +1,15 @@
 """What is known and decided of one prompt before it is in line. Pure."""
 
 from dataclasses import dataclass
-
-import numpy as np
+from math import ceil
 
 from gateway.policy.control.classes import Klass
 from gateway.policy.control.terms import Terms
 from gateway.policy.estimate import LEVELS, Estimate, Features
 from gateway.policy.routing import Need
+
+#: The share of answers that are still there at each level of an estimate.
+_ALIVE = 1.0 - LEVELS
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ class Plan:
 
     @property
     def output_tokens(self) -> float:
-        return self.answers * self.estimate.mean
+        return self.need.expected_tokens
 
     @property
     def tokens(self) -> float:
@@ -57,6 +59,5 @@ def likely_growth(estimate: Estimate, prompt_tokens: int) -> int:
     At each step it holds what it has with the chance that it is still there; the mean of that peaks long before the
     longest answer ends. At least one token.
     """
-    alive = 1.0 - LEVELS
-    peak = float((alive * (prompt_tokens + estimate.lengths)).max())
-    return max(1, int(np.ceil(peak)) - prompt_tokens)
+    held = _ALIVE * (prompt_tokens + estimate.lengths)
+    return max(1, ceil(float(held[held.argmax()])) - prompt_tokens)

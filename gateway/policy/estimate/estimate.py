@@ -82,7 +82,7 @@ class Estimate:
         if max_tokens is None or (self.limit_tokens is not None and self.limit_tokens <= max_tokens):
             return self
         limit = max(0, max_tokens)
-        return Estimate(np.minimum(self.lengths, limit), limit)
+        return Estimate(self.lengths if self.lengths[-1] <= limit else np.minimum(self.lengths, limit), limit)
 
     def thinking_capped(self, budget_tokens: int | None, reasoning_share: float) -> "Estimate":
         """`reasoning_share` of each length is reasoning and ends at the budget; the visible answer stays."""

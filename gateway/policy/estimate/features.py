@@ -45,11 +45,11 @@ class Features:
         """Task, effort and the shape that the request asks of its answer, in one label."""
         budget = "" if self.thinking_budget is None else f"think<{1 << max(0, self.thinking_budget).bit_length()}"
         shape = "json" if self.structured else "tools" if self.tools else ""
-        return "/".join(part for part in (self.task, self.effort, budget, shape) if part) or "-"
+        return "/".join([part for part in (self.task, self.effort, budget, shape) if part]) or "-"
 
     def path(self, prompt_edges: tuple[int, ...]) -> tuple[ClassKey, ...]:
         """Its classes, widest first: all → model → kind → tenant → prompt-length bucket."""
         bucket = bisect_left(prompt_edges, self.prompt_tokens)
         prompt = f"prompt≤{prompt_edges[bucket]}" if bucket < len(prompt_edges) else "prompt-long"
         labels = (self.model, self.kind, self.tenant or "-", prompt)
-        return tuple(labels[:depth] for depth in range(len(labels) + 1))
+        return (), labels[:1], labels[:2], labels[:3], labels
