@@ -14,6 +14,7 @@ from gateway.cluster.worker import Connection, Worker
 from gateway.config import GatewayConfig
 from proto.join import JoinRequest
 from proto.worker import WorkerInfo
+from proto.worker_name import name_fault
 
 log = logging.getLogger(__name__)
 
@@ -78,6 +79,8 @@ class Roster:
         """A worker has announced itself; returns why it may not join, or nothing."""
         known = self.worker(request.worker_id)
         if known is not None and known.connection is not None and known.info.epoch == request.epoch:
+        if fault := name_fault(request.worker_id):
+            return fault
             return known.health.reason if known.health.refused else ""
         self._keep(request.address, static=False)
         self._keepers[request.address].redial()
@@ -94,6 +97,8 @@ class Roster:
         """A worker has described itself. The same epoch keeps its leases; a new one starts from nothing (B-51)."""
         self._take_address(info, address)
         known = self._keepers[address].worker
+        if fault := name_fault(info.worker_id):
+            raise WorkerLostError(fault)
         worker = known
         if worker is None or worker.info.epoch != info.epoch or worker.worker_id != info.worker_id:
             worker = self._new_worker(info, address)

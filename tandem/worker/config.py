@@ -4,11 +4,12 @@ import logging
 import os
 import socket
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from engine.config import EngineConfig
 from proto.tls import TlsConfig
 from proto.worker import Role
+from proto.worker_name import name_fault
 from transfer.ports import listening
 
 log = logging.getLogger(__name__)
@@ -52,6 +53,13 @@ class WorkerConfig(_Strict):
     stall_s: float = Field(120.0, gt=0, description="Work but no engine step for this long makes the worker unhealthy.")
     tls: TlsConfig | None = None
     engine: EngineConfig = EngineConfig()
+
+    @field_validator("worker_id")
+    @classmethod
+    def _plain(cls, worker_id: str) -> str:
+        if worker_id and (fault := name_fault(worker_id)):
+            raise ValueError(fault)
+        return worker_id
 
     @property
     def name(self) -> str:

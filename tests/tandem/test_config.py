@@ -162,3 +162,9 @@ def test_a_child_is_told_what_was_set_and_keeps_the_engines_own_defaults() -> No
     assert child == own
     assert child.engine.model_fields_set == {"backend", "profile"}
     assert set_up(child.engine, WorkerIdentity("decode-0", "e", Role.DECODE)).profile.tp > 1
+
+
+def test_a_worker_whose_name_would_have_to_be_quoted_does_not_start() -> None:
+    (problem,) = problems(flags={"worker": {"worker_id": "a/b"}})
+    assert problem.startswith("worker.worker_id: ")
+    assert "is no name for a worker" in problem

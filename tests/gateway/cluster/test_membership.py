@@ -1,7 +1,7 @@
 """Workers that join, drain, change role, do not fit, and what the snapshot says of them."""
 
 import asyncio
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import count
 from pathlib import Path
 
@@ -173,6 +173,30 @@ async def test_b62_a_worker_of_another_model_is_refused_with_the_reason() -> Non
         await one.members.pop("b0").stop()
         await one.status("b1", WorkerStatus.READY)
         assert (await one.ask(intent(prompt(40)))).record.decode_worker == "b1"
+
+
+@pytest.mark.parametrize("name", ["a/b", "a b", "Köln", "x" * 300])
+async def test_a_worker_whose_name_would_have_to_be_quoted_is_refused_with_the_reason(name: str) -> None:
+    async with fleet(SOLO) as one:
+        accepted, reason = await join(one, JoinRequest(name, "e", "127.0.0.1:1"))
+        assert not accepted
+        assert "is no name for a worker" in reason
+        assert not one.cluster.snapshot().unreachable
+
+
+async def test_a_static_worker_whose_name_would_have_to_be_quoted_is_refused_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    describe = WorkerClient.describe
+
+    async def renamed(self: WorkerClient, timeout_s: float) -> WorkerInfo:
+        return replace(await describe(self, timeout_s), worker_id="a/b")
+
+    async with fleet(SOLO) as elsewhere:
+        monkeypatch.setattr(WorkerClient, "describe", renamed)
+        async with fleet(settings=config(workers=(elsewhere.members["b0"].address,))) as one:
+            await until(lambda: "is no name for a worker" in one.cluster.snapshot().unreachable[0].reason)
+            assert not one.cluster.snapshot().workers
 
 
 async def test_a_name_that_is_connected_elsewhere_is_not_taken_over_in_the_same_epoch() -> None:
