@@ -153,16 +153,17 @@ def place(need: Need, fleet: Fleet, rules: Rules, avoid: Collection[str] = (), n
     `avoid` names workers to use only if there is no other; `never` those that said they will never take it.
     """
     room = fleet.room(forecast=need.likely_tokens > 0) if fleet.decodes else None
-    decode = None if room is None else _roomiest(need, fleet, room, rules, avoid, never)
-    if decode is None:
-        if room is not None and not avoid:
-            return _nobody(need, fleet, rules, never)
-        fitting = able_to_decode(need, fleet, rules, never)
-        if isinstance(fitting, Wait | NoRoute):
-            return fitting
-        decode = _best(need, fitting, avoid)
+    found = None if room is None else _roomiest(need, fleet, room, rules, avoid, never)
+    if found is not None:
+        return Placement(found[0].worker_id, *found[1])
+    if room is not None and not avoid:
+        return _nobody(need, fleet, rules, never)
+    fitting = able_to_decode(need, fleet, rules, never)
+    if isinstance(fitting, Wait | NoRoute):
+        return fitting
+    decode = _best(need, fitting, avoid)
     way = choose_path(need, decode, fleet, rules)
-    assert way is not None, "both ways to choose have looked"
+    assert way is not None, "those that are able have one"
     return Placement(decode.worker_id, *way)
 
 
@@ -179,39 +180,43 @@ def _best(need: Need, fitting: list[DecodeCandidate], avoid: Collection[str]) ->
 
 def _roomiest(
     need: Need, fleet: Fleet, room: Room, rules: Rules, avoid: Collection[str], never: Collection[str]
-) -> DecodeCandidate | None:
-    """The best of those not to be avoided, without a look at each: most room first, until nobody left can have more."""
-
-    def rank(at: int) -> tuple[float, int] | None:
-        decode = fleet.decodes[at]
-        if decode.closed or decode.worker_id in avoid or not _takes(decode, need, fleet, rules, never):
-            return None
-        return decode.free_after(need) / max(1, decode.blocks_total), decode.cached_tokens
-
-    first, least = room.first(), room.least_share(need) - _ROUNDING
-    most = rank(first)
-    if most is not None and room.down_to(most[0] + least) == [first]:
-        return fleet.decodes[first]
+) -> tuple[DecodeCandidate, tuple[Path, str]] | None:
+    """The best of those not to be avoided, and its way, without a look at each: most room first, until nobody left can
+    have more."""
+    least = room.least_share(need) - _ROUNDING
+    first = room.first()
+    decode = fleet.decodes[first]
+    way = _way(decode, need, fleet, rules, avoid, never)
+    if way is not None and room.alone(decode.share_after(need) + least):
+        return decode, way
     best, most = None, (-inf, 0)
     for at in room.down_to(-inf):
         if room.shares[at] - least < most[0]:
             break
-        if (its := rank(at)) is not None and its > most:
-            best, most = fleet.decodes[at], its
+        decode = fleet.decodes[at]
+        if (way := _way(decode, need, fleet, rules, avoid, never)) is None:
+            continue
+        if (its := (decode.share_after(need), decode.cached_tokens)) > most:
+            best, most = (decode, way), its
     return best
 
 
-def _takes(decode: DecodeCandidate, need: Need, fleet: Fleet, rules: Rules, never: Collection[str]) -> bool:
-    if not decode.fits(need) or not decode.could_ever(need) or decode.worker_id in never:
-        return False
-    return choose_path(need, decode, fleet, rules) is not None
+def _way(
+    decode: DecodeCandidate, need: Need, fleet: Fleet, rules: Rules, avoid: Collection[str], never: Collection[str]
+) -> tuple[Path, str] | None:
+    """Of a worker that is not to be avoided and takes it now."""
+    if decode.closed or decode.worker_id in avoid or decode.worker_id in never:
+        return None
+    if not decode.fits(need) or not decode.could_ever(need):
+        return None
+    return choose_path(need, decode, fleet, rules)
 
 
 def able_to_decode(
     need: Need, fleet: Fleet, rules: Rules, never: Collection[str] = ()
 ) -> list[DecodeCandidate] | Wait | NoRoute:
     """Everyone with a way to the prompt's KV and room for its growth now, or why there is nobody."""
-    fitting = [one for one in fleet.decodes if not one.closed and _takes(one, need, fleet, rules, never)]
+    fitting = [one for one in fleet.decodes if _way(one, need, fleet, rules, (), never) is not None]
     return fitting or _nobody(need, fleet, rules, never)
 
 
