@@ -120,25 +120,28 @@ class Ledger:
         held = max(load.blocks_used, self.reserved_blocks - self.charges.waiting)
         return min(pool, max(0, held - (self.shape.blocks_total - pool)))
 
-    def reserve(self, request: ReserveRequest, load: Load) -> Reservation | Refusal:
+    def reserve(self, request: ReserveRequest, load: Load, *, others_first: bool = False) -> Reservation | Refusal:
+        """`others_first`: what room there is, is left to somebody else; the refusal has the numbers all the same."""
         self.expire()
         self.expected.keep_step(self._running())
         candidate = self.expected.candidate(request, load.step_time_s)
         if candidate is None:
-            return self._reserve_in_full(request, load)
-        return self._reserve_by_forecast(request, candidate, load)
+            return self._reserve_in_full(request, load, others_first)
+        return self._reserve_by_forecast(request, candidate, load, others_first)
 
-    def _reserve_in_full(self, request: ReserveRequest, load: Load) -> Reservation | Refusal:
+    def _reserve_in_full(self, request: ReserveRequest, load: Load, others_first: bool) -> Reservation | Refusal:
         needed = self.needed(request)
         reason = self._objection(request, needed, load)
-        if reason is None and len(self.expected) and self.outlook(load).headroom_blocks < needed:
+        if reason is None and (others_first or (len(self.expected) and self.outlook(load).headroom_blocks < needed)):
             reason = RefusalReason.KV_BUSY
         if reason is not None:
             return self.refusal(reason, request, load)
         grant = self._grant(request)
         return Reservation(grant.reservation_id, needed, grant.ttl_s)
 
-    def _reserve_by_forecast(self, request: ReserveRequest, candidate: Candidate, load: Load) -> Reservation | Refusal:
+    def _reserve_by_forecast(
+        self, request: ReserveRequest, candidate: Candidate, load: Load, others_first: bool
+    ) -> Reservation | Refusal:
         decision = self.expected.decide(candidate, self.certain_blocks(load))
         shared, share = self._split(request, forecast=True)
         reason: RefusalReason | None = RefusalReason.NEVER_FITS
@@ -149,6 +152,8 @@ class Ledger:
         needed = math.ceil(decision.needed_blocks)
         if reason is RefusalReason.KV_BUSY:
             self.expected.delayed(candidate, request, decision)
+        elif reason is None and others_first:
+            reason = RefusalReason.KV_BUSY
         if reason is not None:
             return replace(self.refusal(reason, request, load, decision.outlook), blocks_needed=needed)
         grant = self._grant(request, forecast=True)

@@ -90,10 +90,8 @@ class DecodeService:
         load = self.load()
         if refusal is not None:
             return self.ledger.refusal(_REFUSALS[refusal.kind], request, load)
-        if self.refused.others_first(request.gateway_id, self._held):
-            reply: Reservation | Refusal = self.ledger.refusal(RefusalReason.KV_BUSY, request, load)
-        else:
-            reply = self.ledger.reserve(request, load)
+        others_first = self.refused.others_first(request.gateway_id, self._held)
+        reply = self.ledger.reserve(request, load, others_first=others_first)
         if any(one.gateway_id == request.gateway_id for one in self._attachments):  # else nobody would say that it left
             self.refused.answered(request.gateway_id, reply)
         return reply

@@ -44,13 +44,14 @@ class Worker:
         growth: int = 1_000,
         arrival_s: float = 0.0,
         load: Load | None = None,
+        others_first: bool = False,
     ) -> Reservation | Refusal:
         self.asked += 1
         lengths = () if estimate is None else tuple(estimate.lengths.tolist())
         request = ReserveRequest(
             gateway, f"r{self.asked}", prompt, growth, 10.0, sequences, lengths, 2_000, arrival_s=arrival_s
         )
-        return self.ledger.reserve(request, load or Load())
+        return self.ledger.reserve(request, load or Load(), others_first=others_first)
 
     def fill(self, estimate: Estimate | None) -> list[str]:
         """The reservations that two gateways get between them, until neither gets any more."""
@@ -185,6 +186,23 @@ def test_a_prompt_that_is_asked_for_again_and_again_waits_for_the_pool_once() ->
         request = ReserveRequest("g1", f"waits-7-r{asks}", 160, 1_000, 10.0, 1, lengths, 2_000)
         assert isinstance(worker.ledger.reserve(request, Load()), Refusal)
     assert worker.ledger.pool_report(Load()).delayed_requests == 2  # and the one that ended the filling
+
+
+@pytest.mark.parametrize("estimate", [Estimate.exactly(100), None], ids=["forecast", "declared"])
+def test_who_leaves_room_to_others_is_told_what_it_would_have_been_promised(estimate: Estimate | None) -> None:
+    worker = Worker()
+    refusal, granted = worker.ask(estimate, others_first=True), worker.ask(estimate)
+    assert isinstance(refusal, Refusal)
+    assert isinstance(granted, Reservation)
+    assert (refusal.reason, refusal.blocks_needed) == (RefusalReason.KV_BUSY, granted.blocks)
+    assert worker.ledger.reservations == 1
+    assert worker.ledger.pool_report(Load()).delayed_requests == 0  # it is not the pool that it waits for
+
+
+def test_what_never_fits_is_told_so_whoever_comes_first() -> None:
+    refusal = Worker().ask(None, prompt=3_000, growth=4_000, others_first=True)
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason is RefusalReason.NEVER_FITS
 
 
 def test_declared_growth_and_forecasts_share_one_capacity() -> None:
