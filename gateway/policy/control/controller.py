@@ -28,7 +28,7 @@ from gateway.policy.fairness.claim import Claim
 from gateway.policy.fairness.limits import Limited, Limiter, Pass
 from gateway.policy.fairness.queue import FairQueue
 from gateway.policy.rejection import Reject
-from gateway.policy.routing import Fleet, NoRoute, Placement, Rules, Wait
+from gateway.policy.routing import Fleet, Need, NoRoute, Placement, Rules, Wait
 from gateway.policy_config import PolicyConfig, Rule
 from proto.reservation import Refusal, ReserveRequest
 
@@ -146,7 +146,8 @@ class Controller:
             likely = asked.answers * likely_growth(estimate, features.prompt_tokens)
             likely = min(likely, need.growth_tokens) if asked.declared else likely
             lengths = tuple(estimate.lengths.tolist())
-        need = replace(need, likely_tokens=likely, expected_tokens=asked.answers * estimate.mean)
+        expected = asked.answers * estimate.mean
+        need = Need(need.prompt_tokens, need.growth_tokens, need.answers, likely, expected)
         kin = self.lengths.number(features)
         plan = Plan(features, klass, asked.answers, need, estimate, limit, lengths, terms, kin)
         self.early.planned(need)
