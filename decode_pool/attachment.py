@@ -14,8 +14,9 @@ from engine.base import EngineOutput
 from engine.dispatcher import Dispatcher, News
 from proto.fault import Fault, FaultError, FaultKind
 from proto.ticket import Ticket
-from proto.work import SequenceDelta, Start
+from proto.work import FinishReason, SequenceDelta, Start
 from transfer.epochs import Epochs
+from transfer.leases import Leases
 from transfer.ticket import HeldTicket, objection
 
 log = logging.getLogger(__name__)
@@ -32,6 +33,7 @@ class Pool:
     clock: Callable[[], float]
     max_model_len: int
     lease_margin_s: float
+    leases: Leases
 
 
 @dataclass(slots=True, eq=False)
@@ -102,6 +104,12 @@ class Attachment:
         del self.running[sequence]
         self._spawn(self._lose(running, running.pull, worker_id))
 
+    def hand_over(self, sequence: int) -> None:
+        """A sequence shall go on elsewhere; one that has ended, or that the engine does not have yet, goes on as it was."""
+        running = self.running.get(sequence)
+        if running is not None and running.name:
+            self.pool.dispatcher.hand_over(running.name)
+
     async def close(self) -> None:
         """The stream is gone: everything it ran is aborted, and its blocks come back."""
         self.outbox.close()
@@ -115,6 +123,8 @@ class Attachment:
         for sequence, output in news:
             running = self.running.get(sequence)
             if running is None:
+                if output.ticket is not None:  # it was aborted as it ended, and nobody will ever read
+                    self._spawn(self._free(output.ticket))
                 continue
             delta = output.delta
             if running.silent:
@@ -122,8 +132,13 @@ class Attachment:
             running.hold.advance(len(delta.tokens))
             if delta.finish is not None or delta.fault is not None:
                 del self.running[sequence]
+                if output.ticket is not None:
+                    # From here on somebody must free it: the gateway, or its lease.
+                    lease = self.pool.leases.issue(output.ticket, running.start.work.request_id, self.pool.clock())
+                    delta = replace(delta, ticket=lease.ticket)
                 # After a fault the gateway may start the same reservation again, with a new ticket.
-                running.hold.end(returned=delta.fault is not None)
+                moves = delta.finish is FinishReason.HANDED_OVER
+                running.hold.end(returned=delta.fault is not None, finished=not moves)
             frame.append((sequence, delta))
         self.outbox.put(tuple(frame))
         self.pool.ledger.tend()
@@ -231,6 +246,9 @@ class Attachment:
             running.hold.end(returned=True)
             message = f"worker {worker_id} was lost while its KV was being pulled"
             self._fault(running.start.sequence, Fault(FaultKind.KV_LOAD_FAILED, message))
+
+    async def _free(self, ticket: Ticket) -> None:
+        await self.pool.dispatcher.release(ticket.ticket_id)
 
     def _hand_back(self, running: Running, ticket: Ticket) -> None:
         """Never reached the engine: goes in and out at once, so that the engine tells the writer to free (B-27)."""

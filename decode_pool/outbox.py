@@ -35,6 +35,7 @@ class _Pile:
             logprobs=tuple(self.logprobs),
             finish=self.last.finish,
             fault=self.last.fault,
+            ticket=self.last.ticket,
         )
 
 

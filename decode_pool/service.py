@@ -15,9 +15,10 @@ from engine.dispatcher import Dispatcher
 from engine.duty import Duty
 from proto.fault import Fault, FaultError, FaultKind
 from proto.reservation import Refusal, RefusalReason, ReleaseReservation, RenewReservation, Reservation, ReserveRequest
-from proto.work import Abort, Hello, Start, WriterLost
+from proto.work import Abort, HandOver, Hello, Start, WriterLost
 from proto.worker import WorkerInfo
 from transfer.epochs import Epochs
+from transfer.leases import Leases
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,8 @@ _REFUSALS = {
 
 
 class DecodeService:
-    """`foreign` tells whether the engine also works for somebody without reservations (a `both` worker's prefill)."""
+    """`foreign` tells whether the engine also works for somebody without reservations (a `both` worker's prefill).
+    `leases`: where tickets of sequences that are handed over are written down; `Prefill.Release` ends them like any other."""
 
     def __init__(
         self,
@@ -52,6 +54,7 @@ class DecodeService:
         clock: Callable[[], float],
         limits: DecodeLimits | None = None,
         foreign: Callable[[], bool] = lambda: False,
+        leases: Leases | None = None,
     ) -> None:
         self._duty = duty
         self._limits = limits or DecodeLimits()
@@ -67,7 +70,14 @@ class DecodeService:
         self.gate = PullGate(self._limits.max_pulls)
         self.epochs = Epochs()
         self._pool = Pool(
-            dispatcher, self.ledger, self.gate, self.epochs, clock, info.max_model_len, self._limits.lease_margin_s
+            dispatcher,
+            self.ledger,
+            self.gate,
+            self.epochs,
+            clock,
+            info.max_model_len,
+            self._limits.lease_margin_s,
+            Leases() if leases is None else leases,
         )
         self._attachments: list[Attachment] = []
         self._closing: set[asyncio.Task[None]] = set()
@@ -167,6 +177,8 @@ class DecodeService:
                         attachment.abort(command.sequence)
                     case WriterLost():
                         attachment.writer_lost(command.sequence, command.worker_id)
+                    case HandOver():
+                        attachment.hand_over(command.sequence)
                     case Malformed():
                         attachment.refuse(command.sequence, command.fault)
                     case Hello():

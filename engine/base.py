@@ -42,7 +42,7 @@ class EngineStats:
 
 @dataclass(frozen=True, slots=True)
 class EngineOutput:
-    """News of one request from one step. `ticket` comes with the end of a request submitted with `hold`."""
+    """News of one request from one step. `ticket` comes with the end of a request submitted with `hold`, or handed over."""
 
     request_id: str
     delta: SequenceDelta
@@ -86,6 +86,13 @@ class Engine(Protocol):
 
     async def abort(self, request_id: str) -> None:
         """Stops a request in any phase, at a point that is safe for its KV. Unknown and ended ids are no-ops (B-32)."""
+        ...
+
+    def hand_over(self, request_id: str) -> None:
+        """A request that runs shall go on elsewhere: it ends at its next token, or the one after that where a KV block ends,
+        with HANDED_OVER and a ticket for its KV. One that ends by itself first ends as it would have. No-ops: unknown and ended
+        ids, and requests that this engine cannot hand over now; `WorkerInfo.hands_over` says whether it ever can.
+        """
         ...
 
     async def release(self, ticket_id: str) -> bool:

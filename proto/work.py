@@ -9,11 +9,12 @@ from proto.ticket import Ticket
 
 
 class FinishReason(StrEnum):
-    """Why the engine ended a sequence. STOP covers EOS and stop token ids."""
+    """Why the engine ended a sequence. STOP covers EOS and stop token ids; HANDED_OVER ends no answer: it goes on elsewhere."""
 
     STOP = "stop"
     LENGTH = "length"
     ABORT = "abort"
+    HANDED_OVER = "handed_over"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ class SequenceDelta:
     `cached_tokens`, `queue_s`, `transfer_s` and `compute_s` (the first step to the first token) are meaningful on
     the first delta of a sequence; at most one of `finish` and `fault` is set, and then nothing follows.
     An engine pulls before it schedules: `queue_s` is the wait without the pull, so that the stages add up.
+    `ticket`: of one that was handed over.
     """
 
     tokens: tuple[int, ...]
@@ -58,6 +60,7 @@ class SequenceDelta:
     queue_s: float = 0.0
     transfer_s: float = 0.0
     compute_s: float = 0.0
+    ticket: Ticket | None = None
 
     @property
     def ended(self) -> bool:
@@ -110,7 +113,14 @@ class WriterLost:
     worker_id: str
 
 
-Command = Hello | Start | Abort | WriterLost
+@dataclass(frozen=True, slots=True)
+class HandOver:
+    """A running sequence shall go on elsewhere. One that has ended, or cannot be handed over, goes on as it was."""
+
+    sequence: int
+
+
+Command = Hello | Start | Abort | WriterLost | HandOver
 
 #: One engine step's news for one gateway: (sequence, delta) pairs.
 Frame = tuple[tuple[int, SequenceDelta], ...]

@@ -67,6 +67,7 @@ class WorkerInfo:
     topology: Topology
     kv_lease_s: float
     peer_params: bytes = b""
+    hands_over: bool = False  # a running sequence, whatever it was submitted for
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,6 +99,12 @@ class SimulatedEngine:
             self._handoff.decline(generation)
         self._wake.set()
 
+    def hand_over(self, request_id: str) -> None:
+        self._alive()
+        generation = self._generations.get(request_id)
+        if generation is not None:
+            generation.handing_over = True
+
     async def release(self, ticket_id: str) -> bool:
         self._alive()
         return self._handoff.release(ticket_id)
@@ -230,13 +236,14 @@ class SimulatedEngine:
         return EngineOutput(generation.work.request_id, delta, ticket, compute_s)
 
     def _finish(self, generation: Generation, delta: SequenceDelta) -> tuple[SequenceDelta, Ticket | None]:
-        """Ends a request; with `hold` its KV stays pinned. Like the real one, only a length finish hands off."""
+        """Ends a request; with `hold`, or handed over, its KV stays pinned. Like the real one, only a length finish hands off."""
         over = delta.finish is FinishReason.STOP and generation.work.sampling.max_tokens > 1
-        if not generation.hold or over:
+        moves = delta.finish is FinishReason.HANDED_OVER
+        if over or not (generation.hold or moves):
             self._end(generation)
             return delta, None
         ticket = None
-        if delta.finish is FinishReason.LENGTH:
+        if moves or delta.finish is FinishReason.LENGTH:
             del self._generations[generation.work.request_id]
             self._scheduler.detach(generation.sequence)
             ticket = self._handoff.pin(generation)

@@ -18,6 +18,7 @@ class Generation:
     """Mutable state of one submitted request."""
 
     __slots__ = (
+        "_block_size",
         "_drawn_from",
         "_hung_since_s",
         "_scripted",
@@ -25,6 +26,7 @@ class Generation:
         "aborted",
         "first_step_s",
         "generated",
+        "handing_over",
         "hold",
         "kept_back",
         "last",
@@ -57,6 +59,7 @@ class Generation:
         self.transfer_s = 0.0
         self.loading = False
         self.aborted = False
+        self.handing_over = False  # asked to end as soon as somebody else could go on
         self.queued = True  # known to the scheduler
         self.kept_back: list[EngineOutput] = []  # by a fault script
         self._hung_since_s: float | None = None
@@ -71,6 +74,7 @@ class Generation:
         self.stream = TokenStream(setup.vocabulary, sampling, work.tokens, MEAN_ANSWER)
         self._vocabulary = setup.vocabulary
         self._drawn_from = 0
+        self._block_size = setup.limits.block_size
         self.wants_logprobs = sampling.logprobs is not None
         self._scripted = _script(work, setup)
         keys = TokenKeys(self.tokens, setup.limits.block_size, work.cache_salt)
@@ -95,6 +99,9 @@ class Generation:
             return FinishReason.STOP
         if self.generated >= self.limit:
             return FinishReason.LENGTH
+        # Where a KV block ends a reader would need one more than there is here: then it is the next token.
+        if self.handing_over and (len(self.tokens) - 1) % self._block_size:
+            return FinishReason.HANDED_OVER
         return None
 
     def logprobs(self) -> tuple[TokenLogprobs, ...]:

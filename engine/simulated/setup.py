@@ -67,6 +67,7 @@ class Setup:
             topology=self.topology,
             kv_lease_s=config.kv_lease_s,
             peer_params=peer_params,
+            hands_over=True,
         )
 
 

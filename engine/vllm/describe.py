@@ -59,6 +59,7 @@ def describe(
                 "pp": config.pp,
             }
         ).encode(),
+        hands_over=True,
     )
 
 

@@ -1,9 +1,11 @@
 """VllmEngine: the Engine protocol over a vLLM engine process."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from engine.base import EngineDeadError, EngineFrame, EngineOutput, EngineStats, WorkerIdentity
@@ -13,12 +15,15 @@ from engine.vllm.launch import Core, launch
 from engine.vllm.meter import Meter
 from engine.vllm.outputs import Live, to_delta
 from engine.vllm.sampling import to_vllm
-from engine.vllm.tickets import Handoff, engine_id, redeem, worker_of
+from engine.vllm.tickets import Handoff, engine_id, issue, redeem, worker_of
 from engine.vllm.warm import warm_pair
 from proto.fault import Fault, FaultError, FaultKind
 from proto.ticket import Ticket
 from proto.work import FinishReason, SequenceDelta, Work
 from proto.worker import WarmResult, WorkerInfo
+from transfer.nixl.handover import METHOD as HAND_OVER
+
+log = logging.getLogger(__name__)
 
 _UNPIN_S = 1.0
 
@@ -161,6 +166,23 @@ class VllmEngine:
         elif live.ticket_id:  # it has ended, but its owner has not seen the ticket and never will
             self._unpin(live.ticket_id)
 
+    def hand_over(self, request_id: str) -> None:
+        self._running()
+        live = self._live.get(request_id)
+        if live is not None and live.core_id in self._by_core_id and not live.moving:
+            live.moving = True
+            self._spawn(self._hand_over(live))
+
+    async def _hand_over(self, live: Live) -> None:
+        """Where the engine's process cannot, the answer goes on here, and ends without a ticket."""
+        assert self._core is not None
+        try:
+            live.moving = bool(await self._core.client.call_utility_async(HAND_OVER, live.core_id))
+        except Exception as error:
+            live.moving = False
+            if not self._dead:
+                log.warning("%s was not handed over: %s", live.work.request_id, error)
+
     async def release(self, ticket_id: str) -> bool:
         self._running()
         if ticket_id not in self._meter.held:
@@ -241,6 +263,8 @@ class VllmEngine:
             over = live.hold and delta.finish is FinishReason.STOP and live.work.sampling.max_tokens > 1
             if over:
                 self._unpin_ended(output)  # the connector keeps the KV of what stops by itself, too
+            elif live.moving and not live.hold:
+                delta, ticket = self._moved(live, output, delta)
             elif live.hold and delta.finish is not None and delta.finish is not FinishReason.ABORT:
                 ticket = self._ticket(output)
                 live.ticket_id = "" if ticket is None else ticket.ticket_id
@@ -248,24 +272,22 @@ class VllmEngine:
                     delta = _handoff_missing(delta)
         return live, EngineOutput(live.work.request_id, delta, ticket, live.compute_s)
 
+    def _moved(self, live: Live, output: Any, delta: SequenceDelta) -> tuple[SequenceDelta, Ticket | None]:
+        """The end of a request that was asked to be handed over: with KV kept after a length that was not its own limit."""
+        ticket = self._ticket(output) if delta.finish is FinishReason.LENGTH else None
+        if ticket is None:
+            self._unpin_ended(output)  # it stopped by itself, and the connector keeps the KV of that, too
+            return delta, None
+        live.ticket_id = ticket.ticket_id
+        return replace(delta, finish=FinishReason.HANDED_OVER), ticket
+
     def _ticket(self, output: Any) -> Ticket | None:
         params = output.kv_transfer_params
         if not params or not params.get("remote_block_ids") or self._info is None:
             return None
-        handoff = Handoff.from_engine(params)
-        self._meter.held.add(handoff.request_id)
-        blocks, block_size = max(map(len, handoff.blocks)), self._info.block_size_tokens
-        return Ticket(
-            ticket_id=handoff.request_id,
-            worker_id=self._identity.worker_id,
-            epoch=self._identity.epoch,
-            engine_params=handoff.pack(),
-            computed_tokens=handoff.tokens,
-            blocks=blocks,
-            block_size_tokens=block_size,
-            kv_bytes=blocks * block_size * self._info.kv_bytes_per_token,
-            lease_s=self._config.kv_lease_s,
-        )
+        ticket = issue(Handoff.from_engine(params), self._info, self._config.kv_lease_s)
+        self._meter.held.add(ticket.ticket_id)
+        return ticket
 
     def _unpin_ended(self, output: Any) -> None:
         """Frees what a request that has ended keeps for a reader, if it does."""
@@ -273,7 +295,10 @@ class VllmEngine:
             self._unpin(output.request_id)
 
     def _unpin(self, core_id: str) -> None:
-        task = asyncio.create_task(self._rpc("tandem_release", core_id))
+        self._spawn(self._rpc("tandem_release", core_id))
+
+    def _spawn(self, work: Coroutine[Any, Any, Any]) -> None:
+        task = asyncio.create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 

@@ -27,6 +27,7 @@ class Live:
     writer: str = ""
     emitted: bool = False
     aborted: bool = False
+    moving: bool = False  # asked to be handed over
     ticket_id: str = ""
     preemptions: int = 0
     queued_s: float = 0.0

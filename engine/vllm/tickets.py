@@ -7,6 +7,7 @@ from typing import Any
 
 from proto.fault import Fault, FaultError, FaultKind
 from proto.ticket import Ticket
+from proto.worker import WorkerInfo
 from transfer.ticket import boundary_fault
 
 _MAX_BLOCK_ID = 2**31 - 1
@@ -96,6 +97,22 @@ def engine_id(worker_id: str, epoch: str) -> str:
 
 def worker_of(engine_id: str) -> str:
     return engine_id.rpartition("@")[0]
+
+
+def issue(handoff: Handoff, info: WorkerInfo, lease_s: float) -> Ticket:
+    """For KV that the described engine has just begun to keep."""
+    blocks, block_size = max(map(len, handoff.blocks)), info.block_size_tokens
+    return Ticket(
+        ticket_id=handoff.request_id,
+        worker_id=info.worker_id,
+        epoch=info.epoch,
+        engine_params=handoff.pack(),
+        computed_tokens=handoff.tokens,
+        blocks=blocks,
+        block_size_tokens=block_size,
+        kv_bytes=blocks * block_size * info.kv_bytes_per_token,
+        lease_s=lease_s,
+    )
 
 
 def redeem(ticket: Ticket, tokens: int, *, own_id: str, block_size: int, groups: int) -> Handoff:

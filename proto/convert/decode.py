@@ -16,7 +16,7 @@ from proto.convert.enums import FINISH_FROM_PB, FINISH_TO_PB, REFUSAL_FROM_PB, R
 from proto.fault import Fault, FaultKind
 from proto.reservation import Refusal, Reservation, ReserveRequest
 from proto.tandem.v1 import decode_pb2 as pb
-from proto.work import Abort, Command, Frame, Hello, SequenceDelta, Start, WriterLost
+from proto.work import Abort, Command, Frame, HandOver, Hello, SequenceDelta, Start, WriterLost
 
 
 def reserve_request_to_pb(request: ReserveRequest) -> pb.ReserveRequest:
@@ -109,6 +109,8 @@ def command_to_pb(command: Command) -> pb.Command:
         case WriterLost():
             lost = pb.WriterLost(sequence=command.sequence, worker_id=command.worker_id)
             return pb.Command(writer_lost=lost)
+        case HandOver():
+            return pb.Command(hand_over=pb.HandOver(sequence=command.sequence))
         case Hello():
             return pb.Command(hello=pb.Hello(gateway_id=command.gateway_id, epoch=command.epoch))
 
@@ -127,10 +129,12 @@ def command_from_pb(message: pb.Command) -> Command:
             return Abort(message.abort.sequence)
         case "writer_lost":
             return WriterLost(message.writer_lost.sequence, message.writer_lost.worker_id)
+        case "hand_over":
+            return HandOver(message.hand_over.sequence)
         case "hello":
             return Hello(message.hello.gateway_id, message.hello.epoch)
         case _:
-            raise WireError("a Command carries none of hello, start, abort and writer_lost")
+            raise WireError("a Command carries none of hello, start, abort, writer_lost and hand_over")
 
 
 def _fill_rare(message: pb.SequenceDelta, delta: SequenceDelta) -> None:
@@ -141,6 +145,8 @@ def _fill_rare(message: pb.SequenceDelta, delta: SequenceDelta) -> None:
         message.finish = FINISH_TO_PB[delta.finish]
     if delta.fault is not None:
         message.fault.CopyFrom(fault_to_pb(delta.fault))
+    if delta.ticket is not None:
+        message.ticket.CopyFrom(ticket_to_pb(delta.ticket))
     if delta.prompt_logprobs:
         message.prompt_logprobs.extend([prompt_logprob_to_pb(entry) for entry in delta.prompt_logprobs])
     message.cached_tokens = delta.cached_tokens
@@ -182,6 +188,7 @@ def _delta_from_pb(message: pb.SequenceDelta) -> SequenceDelta:
         queue_s=message.queue_s,
         transfer_s=message.transfer_s,
         compute_s=message.compute_s,
+        ticket=ticket_from_pb(message.ticket) if message.HasField("ticket") else None,
     )
 
 

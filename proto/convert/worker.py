@@ -33,6 +33,7 @@ _INFO_SAME = [
     "vocab_size",
     "kv_lease_s",
     "peer_params",
+    "hands_over",
 ]
 
 _STATE_SAME = [

@@ -57,7 +57,9 @@ class Worker:
             abandon_s=config.abandon_s,
             admission=Admission(promise.epsilon, promise.pool_share, promise.spread, promise.learn),
         )
-        self.decode = DecodeService(self.dispatcher, self.duty, self.info, clock, limits, self._works_for_others)
+        self.decode = DecodeService(
+            self.dispatcher, self.duty, self.info, clock, limits, self._works_for_others, self.prefill.leases
+        )
         self.state = StateKeeper(self.duty, self.dispatcher, self.prefill, self.decode, clock, config.stall_s)
         self.service = WorkerService(engine, self.info, self.state, self.decode.epochs, self.publish_health)
         self.decode.refused.room = self.service.room

@@ -20,6 +20,7 @@ class Scripted:
         self.submitted: list[Work] = []
         self.aborted: list[str] = []
         self.released: list[str] = []
+        self.handed_over: list[str] = []
         self.nothing_to_release = False
         self.dead = False
         self.refuses: Fault | None = None
@@ -44,6 +45,10 @@ class Scripted:
         self._alive()
         self.aborted.append(request_id)
         await self.abort_may_end.wait()
+
+    def hand_over(self, request_id: str) -> None:
+        self._alive()
+        self.handed_over.append(request_id)
 
     async def release(self, ticket_id: str) -> bool:
         self._alive()

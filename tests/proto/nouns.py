@@ -7,7 +7,18 @@ from proto.join import JoinReply, JoinRequest
 from proto.reservation import Refusal, RefusalReason, Reservation, ReserveRequest
 from proto.sampling import Sampling, StructuredKind, StructuredOutput
 from proto.ticket import Ticket
-from proto.work import Abort, FinishReason, Hello, PrefillDone, SequenceDelta, Start, TokenLogprobs, Work, WriterLost
+from proto.work import (
+    Abort,
+    FinishReason,
+    HandOver,
+    Hello,
+    PrefillDone,
+    SequenceDelta,
+    Start,
+    TokenLogprobs,
+    Work,
+    WriterLost,
+)
 from proto.worker import PeerTransfers, Role, StepTotals, Topology, WarmResult, WorkerInfo, WorkerState
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -66,6 +77,7 @@ DELTAS = st.builds(
     queue_s=NUMBER,
     transfer_s=NUMBER,
     compute_s=NUMBER,
+    ticket=st.none() | TICKETS,
 )
 PREFILL_DONES = st.builds(
     PrefillDone,
@@ -83,6 +95,7 @@ COMMANDS = (
     | st.builds(Start, U64, TEXT, WORKS, st.none() | TICKETS)
     | st.builds(Abort, U64)
     | st.builds(WriterLost, U64, TEXT)
+    | st.builds(HandOver, U64)
 )
 FRAMES = st.lists(st.tuples(U64, DELTAS), max_size=4).map(tuple)
 RESERVE_REQUESTS = st.builds(ReserveRequest, TEXT, TEXT, U32, U32, NUMBER, U32, TOKENS, U32, NUMBER)
@@ -115,6 +128,7 @@ INFOS = st.builds(
     topology=TOPOLOGIES,
     kv_lease_s=NUMBER,
     peer_params=st.binary(max_size=12),
+    hands_over=st.booleans(),
 )
 TRANSFERS = st.builds(PeerTransfers, TEXT, U64, U64, NUMBER, U64)
 TOTALS = st.builds(StepTotals, U64, NUMBER, U64, U64, U64, NUMBER, U64, U64, U64)

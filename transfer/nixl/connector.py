@@ -14,7 +14,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.nixl.connector import NixlPull
 from vllm.distributed.kv_transfer.kv_connector.v1.nixl.pull_scheduler import NixlPullConnectorScheduler
 from vllm.distributed.kv_transfer.kv_connector.v1.nixl.pull_worker import NixlPullConnectorWorker
 
-from transfer.nixl import rows
+from transfer.nixl import handover, rows
 from transfer.nixl.probe import LinkProbe
 from transfer.nixl.telemetry import TransferStats
 
@@ -36,6 +36,13 @@ def _own_cores() -> Iterator[None]:
         os.sched_setaffinity(0, cores)
 
 
+def _teach() -> None:
+    """The scheduler's half lives where the engine's core does, which imports this module only then."""
+    from vllm.v1.engine.core import EngineCore
+
+    handover.teach(EngineCore)
+
+
 class NixlConnector(NixlPullConnector):  # type: ignore[misc]
     """Facade on both sides: the scheduler's and each rank's."""
 
@@ -47,6 +54,7 @@ class NixlConnector(NixlPullConnector):  # type: ignore[misc]
         self._ended: list[str] = []
         if role == KVConnectorRole.SCHEDULER:
             self.connector_scheduler = NixlPullConnectorScheduler(vllm_config, self.engine_id, kv_cache_config)
+            _teach()
         else:
             self.connector_worker = ConnectorWorker(vllm_config, self.engine_id, kv_cache_config)
 
@@ -63,6 +71,22 @@ class NixlConnector(NixlPullConnector):  # type: ignore[misc]
         stats.data[rows.ENDED_SENDS] = self._ended
         self._ended = []
         return stats
+
+    def hand_over(self, request: Any, window: int) -> bool:
+        """A running request ends as soon as somebody else could go on, with its KV kept; False: it goes on as it was."""
+        from vllm.v1.request import RequestStatus
+
+        if request is None or request.status != RequestStatus.RUNNING:
+            return False
+        if self.connector_scheduler.use_host_buffer:  # KV that has to be copied out first is copied as it is computed
+            return False
+        tokens = handover.cut(request, self.connector_scheduler.block_size, window)
+        if tokens:
+            request.max_tokens = tokens
+            request.kv_transfer_params = {"do_remote_decode": True}
+            # The ranks keep KV of those alone that they were told of while these ran.
+            self.connector_scheduler._reqs_in_batch.add(request.request_id)
+        return tokens > 0
 
     @classmethod
     def build_kv_connector_stats(cls, data: dict[str, Any] | None = None) -> Any:

@@ -124,16 +124,18 @@ class ReleaseReservationReply(_message.Message):
     def __init__(self, released: _Optional[bool] = ...) -> None: ...
 
 class Command(_message.Message):
-    __slots__ = ("hello", "start", "abort", "writer_lost")
+    __slots__ = ("hello", "start", "abort", "writer_lost", "hand_over")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     ABORT_FIELD_NUMBER: _ClassVar[int]
     WRITER_LOST_FIELD_NUMBER: _ClassVar[int]
+    HAND_OVER_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     start: Start
     abort: Abort
     writer_lost: WriterLost
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ..., writer_lost: _Optional[_Union[WriterLost, _Mapping]] = ...) -> None: ...
+    hand_over: HandOver
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ..., writer_lost: _Optional[_Union[WriterLost, _Mapping]] = ..., hand_over: _Optional[_Union[HandOver, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("gateway_id", "epoch")
@@ -169,6 +171,12 @@ class WriterLost(_message.Message):
     worker_id: str
     def __init__(self, sequence: _Optional[int] = ..., worker_id: _Optional[str] = ...) -> None: ...
 
+class HandOver(_message.Message):
+    __slots__ = ("sequence",)
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    def __init__(self, sequence: _Optional[int] = ...) -> None: ...
+
 class Frame(_message.Message):
     __slots__ = ("deltas",)
     DELTAS_FIELD_NUMBER: _ClassVar[int]
@@ -176,7 +184,7 @@ class Frame(_message.Message):
     def __init__(self, deltas: _Optional[_Iterable[_Union[SequenceDelta, _Mapping]]] = ...) -> None: ...
 
 class SequenceDelta(_message.Message):
-    __slots__ = ("sequence", "tokens", "logprobs", "finish", "fault", "cached_tokens", "prompt_logprobs", "queue_s", "transfer_s", "compute_s")
+    __slots__ = ("sequence", "tokens", "logprobs", "finish", "fault", "cached_tokens", "prompt_logprobs", "queue_s", "transfer_s", "compute_s", "ticket")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
     LOGPROBS_FIELD_NUMBER: _ClassVar[int]
@@ -187,6 +195,7 @@ class SequenceDelta(_message.Message):
     QUEUE_S_FIELD_NUMBER: _ClassVar[int]
     TRANSFER_S_FIELD_NUMBER: _ClassVar[int]
     COMPUTE_S_FIELD_NUMBER: _ClassVar[int]
+    TICKET_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     tokens: _containers.RepeatedScalarFieldContainer[int]
     logprobs: _containers.RepeatedCompositeFieldContainer[_common_pb2.TokenLogprobs]
@@ -197,4 +206,5 @@ class SequenceDelta(_message.Message):
     queue_s: float
     transfer_s: float
     compute_s: float
-    def __init__(self, sequence: _Optional[int] = ..., tokens: _Optional[_Iterable[int]] = ..., logprobs: _Optional[_Iterable[_Union[_common_pb2.TokenLogprobs, _Mapping]]] = ..., finish: _Optional[_Union[_common_pb2.FinishReason, str]] = ..., fault: _Optional[_Union[_common_pb2.Fault, _Mapping]] = ..., cached_tokens: _Optional[int] = ..., prompt_logprobs: _Optional[_Iterable[_Union[_common_pb2.PromptLogprob, _Mapping]]] = ..., queue_s: _Optional[float] = ..., transfer_s: _Optional[float] = ..., compute_s: _Optional[float] = ...) -> None: ...
+    ticket: _common_pb2.Ticket
+    def __init__(self, sequence: _Optional[int] = ..., tokens: _Optional[_Iterable[int]] = ..., logprobs: _Optional[_Iterable[_Union[_common_pb2.TokenLogprobs, _Mapping]]] = ..., finish: _Optional[_Union[_common_pb2.FinishReason, str]] = ..., fault: _Optional[_Union[_common_pb2.Fault, _Mapping]] = ..., cached_tokens: _Optional[int] = ..., prompt_logprobs: _Optional[_Iterable[_Union[_common_pb2.PromptLogprob, _Mapping]]] = ..., queue_s: _Optional[float] = ..., transfer_s: _Optional[float] = ..., compute_s: _Optional[float] = ..., ticket: _Optional[_Union[_common_pb2.Ticket, _Mapping]] = ...) -> None: ...

@@ -28,7 +28,7 @@ class Topology(_message.Message):
     def __init__(self, host: _Optional[str] = ..., nvlink_domain: _Optional[str] = ..., rack: _Optional[str] = ..., numa: _Optional[str] = ..., device: _Optional[str] = ..., transports: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class WorkerInfo(_message.Message):
-    __slots__ = ("worker_id", "epoch", "role", "model", "model_path", "model_hash", "revision", "dtype", "kv_layout", "block_size_tokens", "blocks_total", "kv_bytes_per_token", "tp", "pp", "engine", "engine_version", "max_model_len", "max_num_seqs", "eos_token_ids", "vocab_size", "topology", "kv_lease_s", "peer_params")
+    __slots__ = ("worker_id", "epoch", "role", "model", "model_path", "model_hash", "revision", "dtype", "kv_layout", "block_size_tokens", "blocks_total", "kv_bytes_per_token", "tp", "pp", "engine", "engine_version", "max_model_len", "max_num_seqs", "eos_token_ids", "vocab_size", "topology", "kv_lease_s", "peer_params", "hands_over")
     WORKER_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
@@ -52,6 +52,7 @@ class WorkerInfo(_message.Message):
     TOPOLOGY_FIELD_NUMBER: _ClassVar[int]
     KV_LEASE_S_FIELD_NUMBER: _ClassVar[int]
     PEER_PARAMS_FIELD_NUMBER: _ClassVar[int]
+    HANDS_OVER_FIELD_NUMBER: _ClassVar[int]
     worker_id: str
     epoch: str
     role: _common_pb2.Role
@@ -75,7 +76,8 @@ class WorkerInfo(_message.Message):
     topology: Topology
     kv_lease_s: float
     peer_params: bytes
-    def __init__(self, worker_id: _Optional[str] = ..., epoch: _Optional[str] = ..., role: _Optional[_Union[_common_pb2.Role, str]] = ..., model: _Optional[str] = ..., model_path: _Optional[str] = ..., model_hash: _Optional[str] = ..., revision: _Optional[str] = ..., dtype: _Optional[str] = ..., kv_layout: _Optional[str] = ..., block_size_tokens: _Optional[int] = ..., blocks_total: _Optional[int] = ..., kv_bytes_per_token: _Optional[int] = ..., tp: _Optional[int] = ..., pp: _Optional[int] = ..., engine: _Optional[str] = ..., engine_version: _Optional[str] = ..., max_model_len: _Optional[int] = ..., max_num_seqs: _Optional[int] = ..., eos_token_ids: _Optional[_Iterable[int]] = ..., vocab_size: _Optional[int] = ..., topology: _Optional[_Union[Topology, _Mapping]] = ..., kv_lease_s: _Optional[float] = ..., peer_params: _Optional[bytes] = ...) -> None: ...
+    hands_over: bool
+    def __init__(self, worker_id: _Optional[str] = ..., epoch: _Optional[str] = ..., role: _Optional[_Union[_common_pb2.Role, str]] = ..., model: _Optional[str] = ..., model_path: _Optional[str] = ..., model_hash: _Optional[str] = ..., revision: _Optional[str] = ..., dtype: _Optional[str] = ..., kv_layout: _Optional[str] = ..., block_size_tokens: _Optional[int] = ..., blocks_total: _Optional[int] = ..., kv_bytes_per_token: _Optional[int] = ..., tp: _Optional[int] = ..., pp: _Optional[int] = ..., engine: _Optional[str] = ..., engine_version: _Optional[str] = ..., max_model_len: _Optional[int] = ..., max_num_seqs: _Optional[int] = ..., eos_token_ids: _Optional[_Iterable[int]] = ..., vocab_size: _Optional[int] = ..., topology: _Optional[_Union[Topology, _Mapping]] = ..., kv_lease_s: _Optional[float] = ..., peer_params: _Optional[bytes] = ..., hands_over: _Optional[bool] = ...) -> None: ...
 
 class WatchRequest(_message.Message):
     __slots__ = ("interval_s",)

@@ -56,6 +56,8 @@ class ClockworkEngine:
         self._running.pop(request_id, None)
         self._waiting.pop(request_id, None)
 
+    def hand_over(self, request_id: str) -> None: ...
+
     async def release(self, ticket_id: str) -> bool:
         return False
 
