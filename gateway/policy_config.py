@@ -39,6 +39,7 @@ class Overrun(StrEnum):
     """What may be asked of a running answer when more grows than was promised."""
 
     CAP = "cap"
+    MOVE = "move"
 
 
 class ClassPolicy(Strict):
@@ -57,7 +58,11 @@ class ClassPolicy(Strict):
     )
     queue_s: float | None = Field(None, gt=0, description="Waits no longer than this; `deadlines.queue_s` if unset.")
     on_overrun: tuple[Overrun, ...] = Field(
-        (), description="What is done to answers of this class when a worker's emergency pool is used up."
+        (),
+        description=(
+            "What is done to answers of this class when a worker's emergency pool is used up, the first that helps: `move` "
+            "(it goes on at a worker with room) and `cap`."
+        ),
     )
     cap_tokens: int | None = Field(
         None,
@@ -71,13 +76,12 @@ class ClassPolicy(Strict):
 
     @field_validator("on_overrun", mode="before")
     @classmethod
-    def _nobody_moves_or_preempts(cls, asked: object) -> object:
-        """The policy can price these, but no gateway does them."""
-        unknown = [one for one in asked if one in ("move", "preempt")] if isinstance(asked, list | tuple) else []
-        if unknown:
+    def _nobody_preempts(cls, asked: object) -> object:
+        """The policy can price it, but no gateway does it."""
+        if isinstance(asked, list | tuple) and "preempt" in asked:
             raise ValueError(
-                f"{' and '.join(map(str, unknown))} cannot be asked of a running answer: no gateway moves or preempts one "
-                "(engines preempt by themselves). Only `cap` is carried out"
+                "preempt cannot be asked of a running answer: engines preempt by themselves, and no gateway does. `move` and "
+                "`cap` are carried out"
             )
         return asked
 
@@ -127,6 +131,13 @@ class EarlyRejectionPolicy(Strict):
         return self
 
 
+class BalancePolicy(Strict):
+    """Running answers leave a full decode worker for an emptier one (docs/admission.md)."""
+
+    above: float = Field(0.85, gt=0, le=1, description="A worker is full from this share of its KV in use on.")
+    spread: float = Field(0.3, gt=0, lt=1, description="Another must be emptier than it by more than this share.")
+
+
 class PolicyConfig(Strict):
     """Versioned: the version is on every response, in the log and in the metrics."""
 
@@ -155,6 +166,7 @@ class PolicyConfig(Strict):
     long_above_tokens: int | None = Field(None, ge=1, description="Prompt and expected answer; more is class `long`.")
     lengths: LengthsPolicy = LengthsPolicy()
     early_rejection: EarlyRejectionPolicy = EarlyRejectionPolicy()
+    balance: BalancePolicy | None = Field(None, description="Unset: no answer moves to even workers out.")
     decisions: int = Field(1024, ge=0, description="Recent requests that `tandem explain` knows.")
 
     @field_validator("classes")

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable
 from itertools import count
 from typing import Protocol
 
@@ -12,7 +13,7 @@ import grpc.aio
 from gateway.cluster.client import WorkerLostError
 from proto.services import ATTACH
 from proto.ticket import Ticket
-from proto.work import Abort, Command, Frame, Hello, SequenceDelta, Start, Work, WriterLost
+from proto.work import Abort, Command, Frame, HandOver, Hello, SequenceDelta, Start, Work, WriterLost
 
 log = logging.getLogger(__name__)
 
@@ -30,10 +31,18 @@ class Sink(Protocol):
         ...
 
 
+def _let_it_lapse(ticket: Ticket) -> None:
+    pass
+
+
 class Attachment:
-    """Sequences of one gateway on one worker for as long as the stream lives."""
+    """Sequences of one gateway on one worker for as long as the stream lives.
+
+    `orphaned` gets tickets of sequences that were aborted here while these were on the way.
+    """
 
     def __init__(self) -> None:
+        self.orphaned: Callable[[Ticket], None] = _let_it_lapse
         self._sinks: dict[int, Sink] = {}
         self._numbers = count(1)
         self._outbox: deque[bytes] = deque()
@@ -65,6 +74,11 @@ class Attachment:
         """The worker whose KV a sequence pulls is gone; its sink hears a fault, unless the pull is over already."""
         if sequence in self._sinks and not self._closed:
             self._send(WriterLost(sequence, worker_id))
+
+    def hand_over(self, sequence: int) -> None:
+        """A running sequence shall end with a ticket, if it can; its sink hears of it, or of its end."""
+        if sequence in self._sinks and not self._closed:
+            self._send(HandOver(sequence))
 
     async def run(self, call: Call, hello: Hello) -> None:
         """Serves the stream until it ends, which fails all its sequences at once. Always raises WorkerLostError."""
@@ -115,6 +129,8 @@ class Attachment:
         for sequence, delta in frame:
             sink = sinks.get(sequence)
             if sink is None:  # aborted here while its news was on the way
+                if delta.ticket is not None:
+                    self.orphaned(delta.ticket)
                 continue
             if delta.finish is not None or delta.fault is not None:
                 del sinks[sequence]

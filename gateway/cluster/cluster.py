@@ -57,8 +57,11 @@ class Cluster:
         self.cleanups = Cleanups()
         self.requests: set[Tracked] = set()
         self.queued: Callable[[], int] = lambda: 0
+        self.answers_move: Callable[[], bool] = lambda: False  # between decode workers, which then are pairs, too
         self.pairs = PairBook(config.health, clock, self._pair_moved)
-        self.roster = Roster(self.gateway_id, config, self.observer, self.pairs, clock, self.changed)
+        self.roster = Roster(
+            self.gateway_id, config, self.observer, self.pairs, clock, self.changed, lambda: self.answers_move()
+        )
         self._view = View()
         self._listeners: list[Callable[[], None]] = []
         self._registry = Registry(config, self.roster.joined)

@@ -14,6 +14,7 @@ from gateway.cluster.worker import Connection, Worker
 from gateway.config import GatewayConfig
 from proto.channel import open_channel
 from proto.fault import FaultError
+from proto.ticket import ReleaseTicket, Ticket
 from proto.work import Hello
 from proto.worker import WorkerInfo
 
@@ -79,6 +80,7 @@ class Keeper:
             info = await client.describe(DESCRIBE_S)
             connection = Connection(client, Attachment())
             self.worker = worker = self._host.admit(info, self.address, connection)
+            connection.attachment.orphaned = partial(self._owe, worker)
             connected_s = self._clock()
             self.failure = "the gateway closed the connection"
             await self._session(worker, connection)
@@ -156,6 +158,11 @@ class Keeper:
 
     async def _tend(self, worker: Worker) -> None:
         worker.health.tick()
+
+    def _owe(self, worker: Worker, ticket: Ticket) -> None:
+        """KV that nobody will read."""
+        release, release_s = ReleaseTicket(ticket.epoch, ticket_id=ticket.ticket_id), self._config.deadlines.release_s
+        worker.owed.append(lambda client: client.release_ticket(release, release_s))
 
     async def _pay_debts(self, worker: Worker, client: WorkerClient) -> None:
         """The worker has outlived the connection, and with it everything that nobody could release (B-39)."""

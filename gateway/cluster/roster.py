@@ -30,6 +30,7 @@ class Roster:
         pairs: PairBook,
         clock: Callable[[], float],
         changed: Callable[[], None],
+        answers_move: Callable[[], bool] = lambda: False,
     ) -> None:
         self.gateway_id = gateway_id
         self._config = config
@@ -41,7 +42,8 @@ class Roster:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._addresses: dict[str, str] = {}  # by worker id
         self._retired: list[Worker] = []  # earlier epochs whose leases are still being given back
-        self._warmer = Warmer(pairs, config.health.warm_timeout_s, self.worker, config.routing.fluid is not None)
+        fluid = config.routing.fluid is not None
+        self._warmer = Warmer(pairs, config.health.warm_timeout_s, self.worker, fluid, answers_move)
         self._served_hash = ""
 
     def open(self) -> None:
@@ -77,10 +79,10 @@ class Roster:
 
     def joined(self, request: JoinRequest) -> str:
         """A worker has announced itself; returns why it may not join, or nothing."""
-        known = self.worker(request.worker_id)
-        if known is not None and known.connection is not None and known.info.epoch == request.epoch:
         if fault := name_fault(request.worker_id):
             return fault
+        known = self.worker(request.worker_id)
+        if known is not None and known.connection is not None and known.info.epoch == request.epoch:
             return known.health.reason if known.health.refused else ""
         self._keep(request.address, static=False)
         self._keepers[request.address].redial()
@@ -95,10 +97,10 @@ class Roster:
 
     def admit(self, info: WorkerInfo, address: str, connection: Connection) -> Worker:
         """A worker has described itself. The same epoch keeps its leases; a new one starts from nothing (B-51)."""
-        self._take_address(info, address)
-        known = self._keepers[address].worker
         if fault := name_fault(info.worker_id):
             raise WorkerLostError(fault)
+        self._take_address(info, address)
+        known = self._keepers[address].worker
         worker = known
         if worker is None or worker.info.epoch != info.epoch or worker.worker_id != info.worker_id:
             worker = self._new_worker(info, address)

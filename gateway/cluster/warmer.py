@@ -26,11 +26,19 @@ def belongs(prefill: Worker, decode: Worker, fluid: bool) -> bool:
 
 
 class Warmer:
+    """`answers_move`: whether running answers may go on at another decode worker, and decode workers are pairs as well."""
+
     def __init__(
-        self, pairs: PairBook, timeout_s: float, worker: Callable[[str], Worker | None], fluid: bool = False
+        self,
+        pairs: PairBook,
+        timeout_s: float,
+        worker: Callable[[str], Worker | None],
+        fluid: bool = False,
+        answers_move: Callable[[], bool] = lambda: False,
     ) -> None:
         self._pairs = pairs
         self._fluid = fluid
+        self._answers_move = answers_move
         self._timeout_s = timeout_s
         self._worker = worker
         self._tasks: dict[tuple[str, str], asyncio.Task[None]] = {}
@@ -49,7 +57,7 @@ class Warmer:
         known = list(workers)
         for prefill in known:
             for decode in known:
-                if belongs(prefill, decode, self._fluid):
+                if self._belongs(prefill, decode):
                     self._pairs.meet(prefill.info, decode.info)
         self._start()
 
@@ -63,8 +71,13 @@ class Warmer:
         return [
             self._pairs.meet(prefill.info, decode.info)
             for prefill, decode in ((one, other), (other, one))
-            if belongs(prefill, decode, self._fluid)
+            if self._belongs(prefill, decode)
         ]
+
+    def _belongs(self, writer: Worker, reader: Worker) -> bool:
+        if belongs(writer, reader, self._fluid):
+            return True
+        return self._answers_move() and writer is not reader and writer.role.decodes and reader.role.decodes
 
     def _start(self) -> None:
         for pair in self._pairs.to_warm():

@@ -62,6 +62,7 @@ REQUEST_METRICS = (
     Spec("tandem_request_prompt_tokens", H, "Prompt tokens of one request that was done.", (), TOKENS),
     Spec("tandem_request_completion_tokens", H, "Answer tokens of one request that was done.", (), TOKENS),
     Spec("tandem_answers_capped_total", C, "Answers that the policy ended for want of KV (stop_reason kv_budget)."),
+    Spec("tandem_moves_total", C, "Running answers that were to go on at another worker.", ("reason", "outcome")),
     Spec("tandem_retries_total", C, "Legs tried once more, by phase and by what failed.", ("phase", "reason")),
     Spec("tandem_handoffs_total", C, "KV that arrived at a decode worker.", ("transport",)),
     Spec("tandem_handoff_bytes_total", C, "Bytes of that KV.", ("transport",)),

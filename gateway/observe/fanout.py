@@ -7,7 +7,7 @@ from typing import Any
 from gateway.cluster.states import PairState, WorkerStatus
 from gateway.observe.surface_observer import SilentSurfaceObserver, SurfaceObserver
 from gateway.request.errors import Reason, RequestError
-from gateway.request.observer import Handoff
+from gateway.request.observer import Handoff, Moved
 from gateway.request.phase import Phase
 from gateway.request.record import Record
 
@@ -49,6 +49,9 @@ class Fanout:
 
     def handed_off(self, record: Record, handoff: Handoff) -> None:
         self._tell("handed_off", lambda one: one.handed_off(record, handoff))
+
+    def moved(self, record: Record, moved: Moved) -> None:
+        self._tell("moved", lambda one: one.moved(record, moved))
 
     def handoff_missing(self, record: Record, worker_id: str) -> None:
         self._tell("handoff_missing", lambda one: one.handoff_missing(record, worker_id))

@@ -12,7 +12,7 @@ from gateway.observe.cluster_collector import ClusterCollector
 from gateway.observe.policy_collector import PolicyCollector
 from gateway.policy.control.rows import PolicySnapshot
 from gateway.request.errors import Reason, RequestError
-from gateway.request.observer import Handoff
+from gateway.request.observer import Handoff, Moved
 from gateway.request.phase import Phase
 from gateway.request.record import Record
 
@@ -73,6 +73,9 @@ class Metrics:
         self._counters["tandem_handoff_bytes_total"].labels(transport).inc(handoff.kv_bytes)
         self._histograms["tandem_handoff_seconds"].labels(transport).observe(handoff.transfer_s)
         self._histograms["tandem_handoff_ticket_age_seconds"].observe(handoff.ticket_age_s)
+
+    def moved(self, record: Record, moved: Moved) -> None:
+        self._counters["tandem_moves_total"].labels(moved.why, moved.outcome).inc()
 
     def handoff_missing(self, record: Record, worker_id: str) -> None:
         self._counters["tandem_handoff_missing_total"].inc()

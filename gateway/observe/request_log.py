@@ -10,6 +10,7 @@ from structlog.typing import FilteringBoundLogger
 
 from gateway.observe.surface_observer import SilentSurfaceObserver
 from gateway.request.errors import Reason, RequestError
+from gateway.request.observer import Moved
 from gateway.request.phase import Phase
 from gateway.request.record import Record
 
@@ -45,6 +46,20 @@ class RequestLog(SilentSurfaceObserver):
             reason=error.reason.value,
             numbers=error.numbers,
             policy=record.policy,
+        )
+
+    def moved(self, record: Record, moved: Moved) -> None:
+        """Bytes and seconds of both ways are among the numbers."""
+        self._log.info(
+            "answer moved" if moved.outcome in ("moved", "recomputed") else "answer not moved",
+            request_id=record.request_id,
+            reason=moved.why,
+            outcome=moved.outcome,
+            by=moved.by,
+            source=moved.source,
+            target=moved.target,
+            tokens=moved.tokens,
+            numbers=dict(moved.numbers),
         )
 
     def handoff_missing(self, record: Record, worker_id: str) -> None:
@@ -96,6 +111,7 @@ def line(record: Record) -> dict[str, Any]:
         "completion_tokens": record.completion_tokens,
         "handoffs": record.handoffs,
         "retries": record.retries,
+        "moves": record.moves,
         "capped": record.capped,
         "reserved_blocks": record.reserved_blocks,
         "kv_bytes": record.kv_bytes,

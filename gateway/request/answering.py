@@ -3,8 +3,10 @@
 import asyncio
 from contextlib import nullcontext
 from dataclasses import replace
+from typing import Protocol
 
 from gateway.cluster.client import WorkerLostError
+from gateway.cluster.worker import Worker
 from gateway.policy.prefix import PrefixKey
 from gateway.request.errors import Reason
 from gateway.request.failures import PAIR_FAULTS, LegFailure, decode_failure
@@ -16,14 +18,29 @@ from gateway.request.observer import Handoff
 from gateway.request.pulling import WriterWatch
 from gateway.request.running import Running, SilenceError
 from proto.fault import FaultError, FaultKind
+from proto.ticket import Ticket
 from proto.work import SequenceDelta
+
+
+class Watch(Protocol):
+    """What becomes of the first answer: it has given its first token here, or its ticket has come."""
+
+    def began(self, pulled: bool) -> None: ...
+
+    def handed(self, ticket: TicketHold) -> None: ...
 
 
 class Answering:
     """`merges` has one entry an answer. The first pulls the ticket; the others find its KV cached."""
 
     def __init__(
-        self, job: Job, merges: list[Merge], hold: ReservationHold, ticket: TicketHold | None, prefix: PrefixKey
+        self,
+        job: Job,
+        merges: list[Merge],
+        hold: ReservationHold,
+        ticket: TicketHold | None,
+        prefix: PrefixKey,
+        watch: Watch,
     ) -> None:
         self._job = job
         self._merges = merges
@@ -31,6 +48,7 @@ class Answering:
         self._worker = hold.worker
         self._ticket = ticket
         self._prefix = prefix
+        self._watch = watch
         self._running: dict[int, Running] = {}
 
     async def run(self, leg: Leg, mode: Mode) -> None:
@@ -49,8 +67,25 @@ class Answering:
             self._hold.spent()
 
     @property
-    def worker_id(self) -> str:
-        return self._worker.worker_id
+    def worker(self) -> Worker:
+        return self._worker
+
+    @property
+    def begun(self) -> bool:
+        """The first answer has given tokens here, and goes on."""
+        running = self._running.get(0)
+        return running is not None and running.tokens > 0 and not running.over
+
+    def hand_over(self) -> bool:
+        """The first answer shall go on elsewhere, from its KV here. False when it has not begun, or is over."""
+        return self.begun and self._running[0].hand_over()
+
+    def leave(self) -> bool:
+        """The first answer ends here with what it has, to be computed anew elsewhere. False as above."""
+        if not self.begun:
+            return False
+        self._running[0].abort()
+        return True
 
     def stop(self, answer: int) -> None:
         if running := self._running.get(answer):
@@ -79,6 +114,7 @@ class Answering:
             self._job.push,
             lambda delta: self._began(answer, delta),
             self._job.clock,
+            self._handed,
         )
         self._running[answer] = running
         try:
@@ -116,6 +152,13 @@ class Answering:
             self._worker.has_cached(self._prefix.hashes(self._worker.info.block_size_tokens))
         if self._ticket is not None and self._ticket.held:
             self._handed_off(self._ticket, delta)
+        self._watch.began(self._ticket is not None)
+
+    def _handed(self, ticket: Ticket) -> None:
+        """From here on the ticket is ours to give back."""
+        job = self._job
+        cleanups, release_s = job.cluster.cleanups, job.config.deadlines.release_s
+        self._watch.handed(TicketHold(self._worker, ticket, job.intent.request_id, cleanups, job.clock, release_s))
 
     def _tell(self) -> None:
         """The role policy's books."""
@@ -135,11 +178,12 @@ class Answering:
         record.handoffs += 1
         record.kv_bytes += sent.kv_bytes
         record.transfer_s = max(record.transfer_s, delta.transfer_s)
+        pair = job.cluster.pairs.get(sent.worker_id, self._worker.worker_id)
         handoff = Handoff(
             request_id=job.intent.request_id,
             prefill_worker=sent.worker_id,
             decode_worker=self._worker.worker_id,
-            transport=record.transport,
+            transport=pair.transport if pair else record.transport,
             kv_bytes=sent.kv_bytes,
             computed_tokens=sent.computed_tokens,
             transfer_s=delta.transfer_s,

@@ -97,6 +97,13 @@ class Desk:
             why = Why.TTFT if self.controller.broken_promise(bid.claim) else Why.QUEUE_TIMEOUT
             raise turned_away(self._dispatch.too_late(bid, self._clock() - started_s, why)) from None
 
+    async def ask_at(self, bid: Bid, placement: Placement) -> ReservationHold | None:
+        """The word of one worker alone, without standing in line: for an answer that has begun. None: no."""
+        if self._cluster.worker(placement.worker_id) is None:
+            return None
+        holds = await self._asking.all([self._hold_place(bid, placement, new=False)])
+        return holds[0] if holds else None
+
     def _stand(self, bid: Bid, client_deadline_s: float) -> float:
         """Renews what the bid claims in line; returns the moment at which waiting becomes pointless."""
         if bid.plan is None:

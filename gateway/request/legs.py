@@ -96,10 +96,11 @@ def remote_mode(intent: Intent, tokens: int, block_size_tokens: int) -> Mode:
     Seeds and penalties count draws and output tokens, a grammar must see its first token once (B-19), several answers
     must not share a token, and at a block boundary the reader would need one more KV block than the writer holds.
     """
-    return Mode.CARRY if _carriable(intent) and tokens % block_size_tokens else Mode.REPLAY
+    return Mode.CARRY if carriable(intent) and tokens % block_size_tokens else Mode.REPLAY
 
 
-def _carriable(intent: Intent) -> bool:
+def carriable(intent: Intent) -> bool:
+    """Whether the answer is the same wherever it goes on after some of its tokens."""
     sampling = intent.sampling
     seeded = sampling.seed is not None and sampling.temperature > 0
     penalised = sampling.presence_penalty != 0 or sampling.frequency_penalty != 0
@@ -113,7 +114,7 @@ def begun_tokens(leg: Leg, wanted: int, block_size_tokens: int, window: int) -> 
     block boundary it is one more, or one fewer where there is no room for that. `window`: of the prefill worker.
     """
     prompt, left = len(leg.tokens), leg.sampling.max_tokens
-    if wanted < 2 or leg.carried or not _carriable(leg.intent):
+    if wanted < 2 or leg.carried or not carriable(leg.intent):
         return 1
     most = min(left, window - prompt)
     count = min(wanted, most)

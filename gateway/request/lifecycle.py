@@ -49,6 +49,7 @@ class Lifecycle:
         desk = Desk(cluster, config, clock)
         self.controller = desk.controller
         self.roles = desk.roles
+        self.overruns = desk.overruns
         self._shared = Shared(cluster, config, observer, clock, desk, self.objection)
 
     def open(self, intent: Intent, record: Record) -> AbstractAsyncContextManager[AnswerStream]:
@@ -61,7 +62,7 @@ class Lifecycle:
     def policy(self) -> PolicySnapshot:
         """What the policy has counted so far, and who waits."""
         snapshot = self.controller.snapshot(self._shared.desk.waiting_by_class())
-        return replace(snapshot, roles=self.roles.row) if self.roles else snapshot
+        return replace(snapshot, roles=self.roles.row if self.roles else None, moves=self.overruns.rows)
 
     def refuse_new(self) -> None:
         """From now on every `open` raises DRAINING; what runs goes on."""

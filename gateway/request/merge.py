@@ -59,7 +59,8 @@ class Merge:
         self.origin.learn(delta.cached_tokens, delta.prompt_logprobs)
         if delta.finish is FinishReason.ABORT:
             raise MergeError("the engine aborted a sequence that nobody had cancelled")
-        return self._piece(delta.tokens, delta.logprobs, delta.finish)
+        goes_on = delta.finish is FinishReason.HANDED_OVER
+        return self._piece(delta.tokens, delta.logprobs, None if goes_on else delta.finish)
 
     def cap(self) -> Piece | None:
         """The policy ends this choice with what it has; None when it has ended already or shown nothing yet."""

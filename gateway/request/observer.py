@@ -1,5 +1,6 @@
 """What the request lifecycle tells whoever watches it (metrics, logs, traces, audit)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -23,6 +24,21 @@ class Handoff:
     ticket_age_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What became of a running answer's move to another decode worker. `tokens`: of the answer until now; `numbers`: those
+    behind the decision, bytes and seconds of both ways among them."""
+
+    request_id: str
+    why: str
+    outcome: str
+    by: str
+    source: str
+    target: str
+    tokens: int
+    numbers: Mapping[str, float]
+
+
 class Observer(ClusterObserver, Protocol):
     """Called synchronously on the event loop: implementations must be quick and must not raise."""
 
@@ -33,6 +49,10 @@ class Observer(ClusterObserver, Protocol):
         ...
 
     def handed_off(self, record: Record, handoff: Handoff) -> None: ...
+
+    def moved(self, record: Record, moved: Moved) -> None:
+        """A move is over, whatever became of it; its KV, if it was read, was also told of by `handed_off`."""
+        ...
 
     def handoff_missing(self, record: Record, worker_id: str) -> None:
         """A prefill leg ended without hand-off parameters (B-10)."""
@@ -61,6 +81,9 @@ class SilentObserver(SilentClusterObserver):
         pass
 
     def handed_off(self, record: Record, handoff: Handoff) -> None:
+        pass
+
+    def moved(self, record: Record, moved: Moved) -> None:
         pass
 
     def handoff_missing(self, record: Record, worker_id: str) -> None:

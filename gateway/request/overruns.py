@@ -1,32 +1,24 @@
-"""Answers that are ended early, because more KV grew than was promised and their class allows it (R-08).
+"""Running answers that yield because more KV grew than was promised, as their class allows (R-08), and those that leave a full
+worker for one that has room (R-26).
 
 The workers' emergency pools, and their refusals while those are in use, are the milder responses and need nothing here.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Protocol
 
 from gateway.cluster.cluster import Cluster
 from gateway.cluster.worker import Worker
-from gateway.policy.admission.overrun import Answer, OverrunPolicy, Pressure, Prices, Response, decide
+from gateway.policy.admission.balance import Balance, even_out, fullest
+from gateway.policy.admission.overrun import Action, OverrunPolicy, Prices, Response, decide
 from gateway.policy.control.controller import Controller
-from gateway.policy.estimate import Features
+from gateway.policy.control.rows import MoveRow
 from gateway.policy.prefill_choice import ASSUMED_PREFILL_TOKENS_PER_S
-
-
-@dataclass(frozen=True, slots=True)
-class Growing:
-    """One answer that a decode worker produces now."""
-
-    name: str
-    worker_id: str
-    klass: str
-    prompt_tokens: int
-    generated_tokens: int
-    features: Features
-    cap: Callable[[], None]
+from gateway.request.moving import Order, Why
+from gateway.request.observer import Moved
+from gateway.request.standing import Growing, answer_of, pressure, standing, targets_for
 
 
 class Source(Protocol):
@@ -35,16 +27,24 @@ class Source(Protocol):
     def growing(self) -> Iterator[Growing]: ...
 
 
+#: A worker's epoch and the number of its state.
+_Told = tuple[str, int]
+
+
 class Overruns:
-    """Looks whenever a worker has news, and tells the length model what is under way; nothing is capped where no class may be."""
+    """Looks whenever a worker has news, and tells the length model what is under way; nothing yields where no class may, and
+    nothing is evened out where the policy does not say so."""
 
     def __init__(self, cluster: Cluster, controller: Controller) -> None:
         self._cluster = cluster
         self._controller = controller
         self._sources: set[Source] = set()
-        self._acted: dict[str, tuple[str, int]] = {}  # worker -> epoch and number of the state that was acted on
+        self._acted: dict[str, _Told] = {}  # worker -> the state that was acted on
+        self._evened: dict[str, _Told] = {}
         self.capped = 0
+        self.moves: Counter[tuple[str, str]] = Counter()  # why, outcome
         cluster.subscribe(self.look)
+        cluster.answers_move = lambda: self.may_move
 
     @contextmanager
     def watching(self, source: Source) -> Iterator[None]:
@@ -54,60 +54,109 @@ class Overruns:
         finally:
             self._sources.discard(source)
 
+    @property
+    def may_move(self) -> bool:
+        """Whether the version in force could ever move an answer."""
+        return self._balance is not None or any(Response.MOVE in each.order for each in self._policies.values())
+
+    @property
+    def rows(self) -> tuple[MoveRow, ...]:
+        return tuple(MoveRow(*key, count) for key, count in sorted(self.moves.items()))
+
+    def moved(self, moved: Moved) -> None:
+        """What became of a move."""
+        self.moves[moved.why, moved.outcome] += 1
+
     def look(self) -> None:
         self._tell()
-        policies = self._policies
-        if not any(Response.CAP in policy.order for policy in policies.values()):
+        policies, balance = self._policies, self._balance
+        if any(policy.order for policy in policies.values()):
+            for worker in [one for one in self._cluster.workers() if self._pressed(one)]:
+                self._make_room(worker, policies)
+        if balance is not None:
+            self._even_out(balance)
+
+    def _make_room(self, worker: Worker, policies: Mapping[str, OverrunPolicy]) -> None:
+        running = self._running(worker)
+        others = [one for one in self._cluster.workers() if not _draws(one)] if self.may_move else []
+        targets = targets_for(worker, self._cluster, others)
+        look_s = self._cluster.config.health.watch_interval_s
+        action = decide(pressure(worker, list(running.values()), look_s, targets), policies, self._prices)
+        if action.response in (Response.CAP, Response.MOVE):
+            self._acted[worker.worker_id] = _told(worker)
+        if action.response is Response.CAP:
+            for name in action.request_ids:
+                running[name].cap()
+                self.capped += 1
+        self._send(action, running, Why.OVERRUN)
+
+    def _even_out(self, balance: Balance) -> None:
+        """One answer at a time, and neither worker again before it has said how it is since."""
+        ready = [one for one in self._cluster.workers() if one.ready and one.role.decodes and one.state is not None]
+        found = fullest([standing(one) for one in ready], balance)
+        if found is None:
             return
-        pressed = [worker for worker in self._cluster.workers() if self._pressed(worker)]
-        for worker in pressed:
-            running = {each.name: each for source in self._sources for each in source.growing()}
-            mine = {name: each for name, each in running.items() if each.worker_id == worker.worker_id}
-            action = decide(self._pressure(worker, list(mine.values())), policies, self._prices)
-            if action.response is Response.CAP:
-                assert worker.state is not None
-                self._acted[worker.worker_id] = worker.state.epoch, worker.state.sequence
-                for name in action.request_ids:
-                    mine[name].cap()
-                    self.capped += 1
+        full, emptier = found
+        known = {one.worker_id: one for one in ready if self._evened.get(one.worker_id) != _told(one)}
+        source = known.get(full.worker_id)
+        if source is None:
+            return
+        running = self._running(source)
+        if any(each.leaving for each in running.values()):
+            return
+        others = [known[one.worker_id] for one in emptier if one.worker_id in known]
+        targets = targets_for(source, self._cluster, others)
+        answers = [answer_of(each, source) for each in running.values() if each.ways]
+        action = even_out(full, emptier, targets, answers, self._prices)
+        for move in action.moves:
+            self._evened = {name: _told(known[name]) for name in (full.worker_id, move.worker_id)}
+        self._send(action, running, Why.BALANCE)
+
+    def _send(self, action: Action, running: Mapping[str, Growing], why: Why) -> None:
+        for move in action.moves:
+            running[move.request_id].move(Order(why, move.worker_id, move.by, action.numbers))
+
+    def growing(self) -> Iterator[Growing]:
+        """Every answer that is under way."""
+        for source in self._sources:
+            yield from source.growing()
+
+    def _running(self, worker: Worker) -> dict[str, Growing]:
+        return {each.name: each for each in self.growing() if each.worker_id == worker.worker_id}
 
     def _tell(self) -> None:
         """That answers go on says how long answers get, before any of them has ended."""
         if self._controller.lengths.untold:
-            growing = [each for source in self._sources for each in source.growing()]
-            self._controller.lengths.running([(each.features, each.generated_tokens) for each in growing])
+            self._controller.lengths.running([(each.features, each.generated_tokens) for each in self.growing()])
 
     @property
     def _policies(self) -> Mapping[str, OverrunPolicy]:
         """Of the version in force; it may change while answers run."""
         return {name: klass.overrun for name, klass in self._controller.classes.by_name.items()}
 
+    @property
+    def _balance(self) -> Balance | None:
+        return self._controller.balance
+
     def _pressed(self, worker: Worker) -> bool:
         """Whether the emergency pool, or where there is none all KV, is in use. Of one state it is acted on once: the
-        news that capped answers have left is no news of KV, and would cap the next, and the next."""
+        news that answers have left is no news of KV, and would end the next, and the next."""
         state = worker.state
-        if not worker.ready or state is None or self._acted.get(worker.worker_id) == (state.epoch, state.sequence):
+        if not worker.ready or state is None or self._acted.get(worker.worker_id) == _told(worker):
             return False
         return state.pool_blocks_used >= state.pool_blocks and state.running > 0
-
-    def _pressure(self, worker: Worker, running: list[Growing]) -> Pressure:
-        state, size = worker.state, worker.info.block_size_tokens
-        assert state is not None
-        steps = self._cluster.config.health.watch_interval_s / state.step_time_s if state.step_time_s else 0.0
-        return Pressure(
-            blocks_total=state.blocks_total,
-            pool_blocks=state.pool_blocks,
-            held_blocks=state.blocks_used,
-            growth_blocks=-(-round(steps * state.running) // size),
-            answers=[_answer(each, size, worker.info.kv_bytes_per_token) for each in running],
-        )
 
     @property
     def _prices(self) -> Prices:
         return Prices(self._controller.pace.prompt_tokens_per_s or ASSUMED_PREFILL_TOKENS_PER_S)
 
 
-def _answer(each: Growing, size: int, kv_bytes_per_token: int) -> Answer:
-    tokens = each.prompt_tokens + each.generated_tokens
-    blocks = -(-tokens // size)
-    return Answer(each.name, each.klass, blocks, tokens, each.generated_tokens, tokens * kv_bytes_per_token)
+def _draws(worker: Worker) -> bool:
+    """Whether it has an emergency pool, and that is used up: it has to get rid of answers itself."""
+    state = worker.state
+    return state is not None and 0 < state.pool_blocks <= state.pool_blocks_used
+
+
+def _told(worker: Worker) -> _Told:
+    assert worker.state is not None
+    return worker.state.epoch, worker.state.sequence

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import nullcontext
 from functools import partial
 
 from gateway.policy.control.plan import Plan
@@ -17,9 +18,10 @@ from gateway.request.holds import ReservationHold, TicketHold
 from gateway.request.job import Job
 from gateway.request.legs import Leg, Mode, answer_limit
 from gateway.request.merge import Merge, Origin
-from gateway.request.overruns import Growing
+from gateway.request.moves import Moves
 from gateway.request.phase import Phase
 from gateway.request.prefills import Prefills
+from gateway.request.standing import Growing
 from proto.fault import FaultKind
 from proto.work import FinishReason
 
@@ -43,6 +45,7 @@ class PromptRun:
         self._budget = Budget()
         self._avoid: set[str] = set()  # prefill workers whose KV did not arrive
         self._prefills = Prefills(job, prompt, self.merges[0], self._prefix, self._avoid)
+        self._moves = Moves(job, self.merges[0], self._prefix)
         self._legs = 0
         self._answering: Answering | None = None
 
@@ -59,6 +62,7 @@ class PromptRun:
             plan=plan,
         )
         job.desk.controller.open(bid)
+        self._moves.queued(bid)
         job.enter(self._prompt, Phase.QUEUED)
         return bid
 
@@ -69,18 +73,29 @@ class PromptRun:
         try:
             await self._hold(place, bid)
             while not self._complete:
-                await self._hold(await job.desk.reserve(bid, job.intent.wait_until_s), bid)
+                if luggage := self._moves.take():
+                    await self._go_on(*luggage, bid)
+                else:
+                    await self._hold(await job.desk.reserve(bid, job.intent.wait_until_s), bid)
         except asyncio.CancelledError:
             cut_by = FinishedBy.CLIENT_LEFT
             raise
         finally:
+            self._moves.close()
             self._account(bid, cut_by)
         job.leave(self._prompt)
 
     async def _hold(self, place: ReservationHold, bid: Bid) -> None:
         with place as hold:
             self._reserved(hold)
+            self._say_path(hold.placement.path, hold.placement.reason)
             await self._on_reservation(hold, bid)
+
+    async def _go_on(self, place: ReservationHold, ticket: TicketHold | None, bid: Bid) -> None:
+        """The answer has left the worker that it ran on; its path stays the one that it came by."""
+        with place as hold, ticket or nullcontext():
+            self._reserved(hold)
+            await self._on_reservation(hold, bid, ticket)
 
     @property
     def came(self) -> tuple[int, int]:
@@ -107,15 +122,25 @@ class PromptRun:
 
     def growing(self) -> Iterator[Growing]:
         """Those of its answers that a decode worker produces now."""
-        if self._answering is None:
+        answering = self._answering
+        if answering is None:
             return
-        klass = self._plan.klass.name
+        ways, leaving = self._moves.ways(answering), self._moves.under_way
         for answer, merge in enumerate(self.merges):
             if merge.tokens and not merge.ended:
-                name = f"{self._job.intent.request_id}-{self._prompt}-{answer}"
-                cap = partial(self._cap, answer)
-                came, features = len(merge.tokens), self._plan.features
-                yield Growing(name, self._answering.worker_id, klass, len(self._tokens), came, features, cap)
+                yield Growing(
+                    name=f"{self._job.intent.request_id}-{self._prompt}-{answer}",
+                    worker_id=answering.worker.worker_id,
+                    klass=self._plan.klass.name,
+                    prompt_tokens=len(self._tokens),
+                    generated_tokens=len(merge.tokens),
+                    features=self._plan.features,
+                    estimate=self._plan.estimate,
+                    cap=partial(self._cap, answer),
+                    move=lambda order: self._moves.begin(order, answering),
+                    ways=ways,
+                    leaving=leaving,
+                )
 
     def _cap(self, answer: int) -> None:
         """The policy ends one answer with what it has."""
@@ -134,7 +159,6 @@ class PromptRun:
         record = self._job.record
         record.decode_worker = hold.worker.worker_id
         record.reserved_blocks += hold.reservation.blocks
-        self._say_path(hold.placement.path, hold.placement.reason)
         self._job.enter(self._prompt, Phase.RESERVED)
 
     def _say_path(self, path: Path, reason: str) -> None:
@@ -151,19 +175,24 @@ class PromptRun:
             carried=tuple(self.merges[0].tokens) if self._job.intent.n == 1 else (),
         )
 
-    async def _on_reservation(self, hold: ReservationHold, bid: Bid) -> None:
+    async def _on_reservation(self, hold: ReservationHold, bid: Bid, ticket: TicketHold | None = None) -> None:
         """Attempts under one reservation: KV that did not arrive leaves it good for another try."""
         while not self._complete:
             try:
-                return await self._attempt(hold)
+                return await self._attempt(hold, ticket)
             except LegFailure as failure:
                 self._judge_decode(failure, bid)
                 if not failure.of_the_way:
                     return
                 self._job.enter(self._prompt, Phase.RESERVED)
+                ticket = None
 
-    async def _attempt(self, hold: ReservationHold) -> None:
-        """From the reservation to the end. LegFailure is a decode leg that failed."""
+    async def _attempt(self, hold: ReservationHold, ticket: TicketHold | None) -> None:
+        """From the reservation to the end, or to where the answer goes on elsewhere. LegFailure is a decode leg that failed.
+
+        `ticket`: of an answer that has left another worker."""
+        if ticket is not None and self._dispatchable(ticket):
+            return await self._decode(hold, Mode.CARRY, ticket)
         failed: set[str] = set()
         path = hold.placement.path
         while path is Path.REMOTE:
@@ -204,7 +233,7 @@ class PromptRun:
         if mode is Mode.LOCAL and hold.trip is not None:
             hold.trip.computing(hold.worker.worker_id)
         leg = self._leg(hold)
-        self._answering = Answering(self._job, self.merges, hold, ticket, self._prefix)
+        self._answering = Answering(self._job, self.merges, hold, ticket, self._prefix, self._moves)
         try:
             with self._job.desk.overruns.watching(self):
                 await self._answering.run(leg, mode)

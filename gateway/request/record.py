@@ -34,6 +34,7 @@ class Record:
     reserved_blocks: int = 0
     handoffs: int = 0
     retries: int = 0
+    moves: int = 0  # from one decode worker to another, while it ran
     capped: int = 0  # answers that the policy ended for want of KV
     cached_tokens: int = 0
     completion_tokens: int = 0

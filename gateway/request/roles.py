@@ -14,6 +14,9 @@ from gateway.policy.roles import Aims, Fluid, Knobs
 from gateway.policy.routing import Need, Path, Placement
 from proto.worker import WorkerState
 
+#: Reason of a placement: the answer ran elsewhere.
+MOVED = "moved"
+
 
 class WayTaken(StrEnum):
     """How a prompt gets to its answer. A closed list, for metrics."""
@@ -21,9 +24,12 @@ class WayTaken(StrEnum):
     TOGETHER = "together"  # computed and decoded by the same worker
     HANDED = "handed"  # handed over after the first token
     HANDED_LATER = "handed_later"  # after several
+    MOVED = "moved"  # from another decode worker, while its answer ran
 
     @classmethod
     def of(cls, placement: Placement) -> Self:
+        if placement.reason == MOVED:
+            return cls("moved")
         if placement.path is not Path.REMOTE:
             return cls("together")
         return cls("handed_later" if placement.first_tokens > 1 else "handed")

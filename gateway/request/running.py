@@ -24,7 +24,8 @@ class SilenceError(TimeoutError):
 
 
 class Running:
-    """The sink of one sequence. `push` gets its pieces, `began` the first delta that is no fault."""
+    """The sink of one sequence. `push` gets its pieces, `began` the first delta that is no fault, `handed` the ticket of one
+    that was handed over."""
 
     def __init__(
         self,
@@ -33,6 +34,7 @@ class Running:
         push: Callable[[Piece], None],
         began: Callable[[SequenceDelta], None],
         clock: Callable[[], float],
+        handed: Callable[[Ticket], None],
     ) -> None:
         loop = asyncio.get_running_loop()
         self.merge = merge
@@ -45,6 +47,7 @@ class Running:
         self._push = push
         self._began = began
         self._clock = clock
+        self._handed = handed
         self._last_s = clock()
         self._attachment: Attachment | None = None
         self._sequence = 0
@@ -75,6 +78,13 @@ class Running:
                 self._attachment.abort(self._sequence)
             self._end(None)
 
+    def hand_over(self) -> bool:
+        """The worker is told to end it with a ticket; False when it has not begun, or is over."""
+        if self._attachment is None or self._ended.done() or not self.first.done():
+            return False
+        self._attachment.hand_over(self._sequence)
+        return True
+
     def writer_lost(self, worker_id: str) -> None:
         """The KV it waits for may never come: the decode worker is told, and answers with a fault."""
         if self._attachment is not None and not self.first.done():
@@ -83,6 +93,8 @@ class Running:
     # Sink
 
     def feed(self, delta: SequenceDelta) -> None:
+        if delta.ticket is not None:  # whatever else happens, somebody must give it back
+            self._handed(delta.ticket)
         if self._ended.done():
             return
         self._last_s = self._clock()
@@ -108,6 +120,10 @@ class Running:
 
     def lost(self, reason: str) -> None:
         self._end(WorkerLostError(reason))
+
+    @property
+    def over(self) -> bool:
+        return self._ended.done()
 
     @property
     def failed(self) -> bool:

@@ -64,6 +64,9 @@ def _policy(policy: PolicySnapshot) -> list[RenderableType]:
         parts.append(_answers(policy.buckets))
     if policy.roles is not None:
         parts.append(Text(_roles(policy.roles)))
+    if policy.moves:
+        moves = ", ".join(f"{row.count:,} {row.outcome} ({row.reason})" for row in policy.moves)
+        parts.append(Text(f"Running answers that were to move: {moves}"))
     if policy.queue:
         waiting = ", ".join(f"{row.waiting} {row.klass} ({row.band})" for row in policy.queue)
         parts.append(Text(f"Waiting for KV: {waiting}"))

@@ -2,13 +2,15 @@
 
 The responses are milder and harsher (R-08): the emergency pool absorbs it, fewer are admitted, none is, and when the
 pool would not be enough something that runs has to yield: an answer past its declared budget ends (`length`), one moves
-to the long-context pool, one is preempted, at the price that is counted first (R-24). Nothing waits for the engine to
+to a worker with room, one is preempted, at the price that is counted first (R-24). Nothing waits for the engine to
 fail an allocation and try again.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+
+from gateway.policy.admission.move import By, Fare, Move, Target, fare
 
 
 class Response(StrEnum):
@@ -17,7 +19,7 @@ class Response(StrEnum):
     THROTTLE = "throttle"  # admit at a lower rate: the share is in the numbers
     QUEUE = "queue"  # admit nobody until the pool is back
     CAP = "cap"  # end answers that are past their class's token budget, with finish_reason `length`
-    MOVE = "move"  # hand answers over to the long-context pool
+    MOVE = "move"  # answers go on at a worker that has room
     PREEMPT = "preempt"  # take KV away, to be recomputed or loaded again
 
 
@@ -44,7 +46,11 @@ class OverrunPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A running answer. `computed_tokens`: what a preemption would have to compute again, prompt included."""
+    """A running answer. `computed_tokens`: what a preemption would have to compute again, prompt included.
+
+    `growth_blocks` and `left_s`: what it is expected to hold on top before it ends, and until then. `ways`: how it could go on
+    elsewhere; none where it must not move.
+    """
 
     request_id: str
     klass: str
@@ -52,27 +58,32 @@ class Answer:
     computed_tokens: int
     generated_tokens: int
     kv_bytes: int
+    growth_blocks: int = 0
+    left_s: float = float("inf")
+    ways: frozenset[By] = frozenset(By)
 
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """What yielding costs. 0 bytes/s: there is no such way."""
+    """What yielding costs. 0 bytes/s: there is no such way. `pays`: how many times the pause that a move means the answer
+    must still have to live."""
 
     prefill_tokens_per_s: float
     reload_bytes_per_s: float = 0.0  # from a host-memory tier
-    move_bytes_per_s: float = 0.0  # to the long-context pool
+    pays: float = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Pressure:
-    """A worker's blocks now. `growth_blocks`: what its running answers gain until the next look."""
+    """A worker's blocks now. `growth_blocks`: what its running answers gain until the next look. `targets`: where else
+    answers could go on."""
 
     blocks_total: int
     pool_blocks: int
     held_blocks: int
     growth_blocks: int
     answers: Sequence[Answer] = ()
-    long_pool_free_blocks: int = 0
+    targets: Sequence[Target] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +102,7 @@ class Action:
     request_ids: tuple[str, ...] = ()
     freed_blocks: int = 0
     numbers: Mapping[str, float] = field(default_factory=dict)
+    moves: tuple[Move, ...] = ()
 
 
 def decide(
@@ -125,7 +137,10 @@ def decide(
 
 @dataclass(frozen=True, slots=True)
 class _Way:
+    """`harm`: the place in the class's own order, then that in ours."""
+
     response: Response
+    harm: tuple[int, int]
     cost_s: float
     numbers: Mapping[str, float]
 
@@ -138,47 +153,63 @@ def _make_room(
     numbers: Mapping[str, float],
 ) -> Action:
     """Answers that yield alike: of the mildest response open to any, the cheapest for each block that it frees."""
-    default, free = OverrunPolicy(), pressure.long_pool_free_blocks
-    ways = [(answer, _way(answer, policies.get(answer.klass, default), prices, free)) for answer in pressure.answers]
+    default, room = OverrunPolicy(), list(pressure.targets)
+    ways = [(answer, _way(answer, policies.get(answer.klass, default), prices, room)) for answer in pressure.answers]
     possible = [(answer, way) for answer, way in ways if way is not None]
     if not possible:
         return Action(Response.QUEUE, numbers={**numbers, "short_blocks": shortage})
-    response = min((way.response for _, way in possible), key=YIELDING.index)
-    alike = sorted(
-        ((answer, way) for answer, way in possible if way.response is response),
-        key=lambda entry: (entry[1].cost_s / max(1, entry[0].held_blocks), -entry[0].generated_tokens),
-    )
+    response = min((way.harm, way.response) for _, way in possible)[1]
+    alike = [(answer, way) for answer, way in possible if way.response is response]
+    alike.sort(key=lambda entry: (entry[1].cost_s / max(1, _spared(response, entry[0])), -entry[0].generated_tokens))
     chosen: list[tuple[Answer, _Way]] = []
+    moves: list[Move] = []
     for answer, way in alike:
         if sum(taken.held_blocks for taken, _ in chosen) >= shortage:
             break
-        if response is not Response.MOVE or answer.held_blocks <= free:
-            free -= answer.held_blocks
-            chosen.append((answer, way))
+        if response is Response.MOVE:
+            if (booked := _fare(answer, prices, room)) is None:
+                continue  # the room has gone to those before it
+            at = room.index(booked.target)
+            room[at] = booked.target.less(answer.held_blocks + answer.growth_blocks)
+            moves.append(Move(answer.request_id, booked.target.worker_id, booked.by))
+        chosen.append((answer, way))
     freed = sum(answer.held_blocks for answer, _ in chosen)
     totals: dict[str, float] = {"short_blocks": shortage, "cost_s": sum(way.cost_s for _, way in chosen)}
     for _, way in chosen:
         for name, value in way.numbers.items():
             totals[name] = totals.get(name, 0.0) + value
-    return Action(response, tuple(answer.request_id for answer, _ in chosen), freed, {**numbers, **totals})
+    names = tuple(answer.request_id for answer, _ in chosen)
+    return Action(response, names, freed, {**numbers, **totals}, tuple(moves))
 
 
-def _way(answer: Answer, policy: OverrunPolicy, prices: Prices, free: int) -> _Way | None:
+def _spared(response: Response, answer: Answer) -> int:
+    """Blocks that the worker is rid of: one that leaves takes its growth along, one that is preempted comes back."""
+    return answer.held_blocks + (answer.growth_blocks if response is Response.MOVE else 0)
+
+
+def _fare(answer: Answer, prices: Prices, room: Sequence[Target]) -> Fare | None:
+    recompute_s = answer.computed_tokens / prices.prefill_tokens_per_s
+    blocks = answer.held_blocks + answer.growth_blocks
+    return fare(blocks, answer.kv_bytes, recompute_s, answer.left_s / prices.pays, answer.ways, room)
+
+
+def _way(answer: Answer, policy: OverrunPolicy, prices: Prices, room: Sequence[Target]) -> _Way | None:
     """The first way of the class's order that is open to this answer; what the others would cost is told with it."""
     recompute_s = answer.computed_tokens / prices.prefill_tokens_per_s
     reload_s = answer.kv_bytes / prices.reload_bytes_per_s if prices.reload_bytes_per_s else float("inf")
-    move_s = answer.kv_bytes / prices.move_bytes_per_s if prices.move_bytes_per_s else float("inf")
+    booked = _fare(answer, prices, room) if Response.MOVE in policy.order else None
     priced = {"recompute_tokens": float(answer.computed_tokens), "recompute_s": recompute_s}
     if prices.reload_bytes_per_s:
         priced |= {"reload_bytes": float(answer.kv_bytes), "reload_s": reload_s}
-    if prices.move_bytes_per_s:
-        priced |= {"move_bytes": float(answer.kv_bytes), "move_s": move_s}
-    for response in policy.order:
+    if booked is not None:
+        priced |= {"move_bytes": float(answer.kv_bytes), "move_s": booked.transfer_s}
+    for place, response in enumerate(policy.order):
+        harm = place, YIELDING.index(response)
         match response:
             case Response.CAP if policy.cap_tokens is not None and answer.generated_tokens >= policy.cap_tokens:
-                return _Way(response, 0.0, priced)
-            case Response.MOVE if prices.move_bytes_per_s and answer.held_blocks <= free:
-                return _Way(response, move_s, priced)
+                return _Way(response, harm, 0.0, priced)
+            case Response.MOVE if booked is not None:
+                return _Way(response, harm, booked.seconds, priced)
             case Response.PREEMPT:
-                return _Way(response, min(recompute_s, reload_s), priced)
+                return _Way(response, harm, min(recompute_s, reload_s), priced)
     return None

@@ -12,7 +12,7 @@ from gateway.policy_config import BandName, ClassPolicy, Overrun, PolicyConfig
 DEFAULT = "default"
 
 _BANDS = {BandName.HIGH: Band.HIGH, BandName.NORMAL: Band.NORMAL, BandName.LOW: Band.LOW}
-_RESPONSES = {Overrun.CAP: Response.CAP}
+_RESPONSES = {Overrun.CAP: Response.CAP, Overrun.MOVE: Response.MOVE}
 
 
 @dataclass(frozen=True, slots=True)

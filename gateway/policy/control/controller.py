@@ -11,6 +11,7 @@ from math import inf
 from typing import Any
 
 from gateway.config import GatewayConfig
+from gateway.policy.admission.balance import Balance
 from gateway.policy.control.buckets import Buckets
 from gateway.policy.control.classes import Classes, Klass
 from gateway.policy.control.decisions import Decisions, Look, Seen, outcome
@@ -19,7 +20,7 @@ from gateway.policy.control.forecast import arrival_s
 from gateway.policy.control.pace import Pace
 from gateway.policy.control.plan import Asked, Plan, likely_growth
 from gateway.policy.control.rows import BucketRow, ClassRow, EarlyRow, FairRow, PolicySnapshot, QueueRow
-from gateway.policy.control.settings import bounds_of, fair_rules, knobs_of, limits_of, tenant_limits
+from gateway.policy.control.settings import balance_of, bounds_of, fair_rules, knobs_of, limits_of, tenant_limits
 from gateway.policy.control.terms import Canary, Terms
 from gateway.policy.dispatch import Ask, Bid, Line, T, TurnedAway, needed
 from gateway.policy.estimate import FinishedBy, Ledger, LengthModel, Predictor
@@ -81,6 +82,11 @@ class Controller:
     @property
     def classes(self) -> Classes:
         return self.terms.classes
+
+    @property
+    def balance(self) -> Balance | None:
+        """When answers leave a full worker; None: never."""
+        return balance_of(self._config)
 
     # its version
 

@@ -124,6 +124,15 @@ class RolesRow:
 
 
 @dataclass(frozen=True, slots=True)
+class MoveRow:
+    """Running answers that were to go on at another worker."""
+
+    reason: str
+    outcome: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class PolicySnapshot:
     """`admitted`: requests that the limits have let in and that have not ended. `rejected`: requests by reason."""
 
@@ -137,3 +146,4 @@ class PolicySnapshot:
     buckets: tuple[BucketRow, ...] = ()
     early: tuple[EarlyRow, ...] = ()
     roles: RolesRow | None = None
+    moves: tuple[MoveRow, ...] = ()

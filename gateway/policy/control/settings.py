@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from math import inf
 
+from gateway.policy.admission.balance import Balance
 from gateway.policy.control.classes import Classes
 from gateway.policy.estimate import Knobs, Prior
 from gateway.policy.fairness.budget import FairBounds
@@ -51,6 +52,10 @@ def fair_rules(config: PolicyConfig, classes: Classes) -> FairRules:
         long_above_tokens=_or(None if config.long_above_tokens is None else float(config.long_above_tokens)),
         give_up_early=any(klass.ttft_s is not None for klass in classes),
     )
+
+
+def balance_of(config: PolicyConfig) -> Balance | None:
+    return Balance(config.balance.above, config.balance.spread) if config.balance else None
 
 
 def _or(limit: float | None) -> float:

@@ -12,7 +12,7 @@ from gateway.observe.document import TARGET, render
 from gateway.observe.metrics import Metrics
 from gateway.policy.control.rows import BucketRow, ClassRow, EarlyRow, FairRow, PolicySnapshot, QueueRow, RolesRow
 from gateway.request.errors import Reason
-from gateway.request.observer import Handoff
+from gateway.request.observer import Handoff, Moved
 from gateway.request.phase import Phase
 from gateway.request.record import Record
 from proto.worker import Role
@@ -118,6 +118,7 @@ def test_phases_are_timed_when_they_are_left(metrics: Metrics) -> None:
 def test_b09_b10_b23_b31_events_have_their_counters(metrics: Metrics) -> None:
     account = record(Phase.DONE)
     metrics.handed_off(account, Handoff("id", "p0", "d0", "shm", 4096, 100, 0.01, 0.002))
+    metrics.moved(account, Moved("id", "balance", "moved", "transfer", "d0", "d1", 7, {}))
     metrics.handoff_missing(account, "p0")
     metrics.ticket_expired(account, "p0", 31.0)
     metrics.retried(account, Phase.PREFILLING, Reason.WORKER_LOST, "gone")
@@ -130,6 +131,7 @@ def test_b09_b10_b23_b31_events_have_their_counters(metrics: Metrics) -> None:
     found = values(metrics)
     assert found["tandem_handoffs_total", (("transport", "shm"),)] == 1
     assert found["tandem_handoff_bytes_total", (("transport", "shm"),)] == 4096
+    assert found["tandem_moves_total", (("outcome", "moved"), ("reason", "balance"))] == 1
     assert found["tandem_handoff_missing_total", ()] == 1
     assert found["tandem_tickets_expired_total", ()] == 1
     assert found["tandem_retries_total", (("phase", "prefilling"), ("reason", "worker_lost"))] == 1

@@ -9,6 +9,7 @@ from gateway.observe.fanout import Fanout
 from gateway.observe.request_log import RequestLog
 from gateway.observe.surface_observer import SilentSurfaceObserver
 from gateway.request.errors import Reason, RequestError
+from gateway.request.observer import Moved
 from gateway.request.phase import Phase
 from gateway.request.record import Record
 
@@ -40,6 +41,21 @@ def test_a_refusal_is_logged_with_the_numbers_behind_it(caplog: pytest.LogCaptur
         RequestLog().refused(ended_record(), error)
     line = json.loads(caplog.records[0].message)
     assert (line["level"], line["reason"], line["numbers"]) == ("warning", "kv_capacity", {"blocks_needed": 9})
+
+
+def test_a_move_is_logged_with_where_from_where_to_and_the_bytes(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "tandem.requests"):
+        RequestLog().moved(
+            ended_record(), Moved("abc", "overrun", "refused", "transfer", "d0", "d1", 7, {"move_bytes": 9.0})
+        )
+    line = json.loads(caplog.records[0].message)
+    assert (line["event"], line["level"], line["reason"], line["outcome"]) == (
+        "answer not moved",
+        "info",
+        "overrun",
+        "refused",
+    )
+    assert (line["source"], line["target"], line["tokens"], line["numbers"]) == ("d0", "d1", 7, {"move_bytes": 9.0})
 
 
 def test_an_observer_that_fails_harms_nobody_and_is_heard_of_once(caplog: pytest.LogCaptureFixture) -> None:

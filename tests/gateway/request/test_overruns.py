@@ -1,36 +1,54 @@
-"""Answers that are capped when KV runs out: as many as it takes, and no more."""
+"""Answers that are capped, or move, when KV runs out or is uneven: as many as it takes, and no more."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
+from gateway.policy.admission.move import By
 from gateway.policy.control.controller import Controller
-from gateway.policy.estimate import Features
+from gateway.policy.estimate import Estimate, Features
+from gateway.policy.fleet import Link
 from gateway.policy_config import PolicyConfig
-from gateway.request.overruns import Growing, Overruns
+from gateway.request.moving import Order, Why
+from gateway.request.observer import Moved
+from gateway.request.overruns import Overruns
+from gateway.request.standing import Growing
+from proto.worker import Role
 from tests.gateway.cluster.facts import state
 from tests.workers import worker_info
 
 POLICY = {"classes": {"default": {"on_overrun": ["cap"], "cap_tokens": 8}}}
+MOVE = {"classes": {"default": {"on_overrun": ["move"]}}}
+BALANCE = {"balance": {"above": 0.8, "spread": 0.3}}
 
 
 class Cluster:
-    """One worker whose ten answers hold all of its 100 blocks. Whoever is told of a change looks at once."""
+    """Two workers of 100 blocks: ten answers hold all of the first, the second is empty. Whoever is told of a change looks at
+    once."""
 
     def __init__(self) -> None:
-        self.worker: Any = SimpleNamespace(worker_id="d0", info=worker_info("d0"), ready=True)
+        self.full: Any = self._worker("d0")
+        self.empty: Any = self._worker("d1")
         self.told(1, held=100)
+        self.told(1, held=0, worker=self.empty)
         self.config = SimpleNamespace(health=SimpleNamespace(watch_interval_s=0.0))
+        self.pairs = SimpleNamespace(links={"d1": {"d0": Link("tcp", 1e9)}})
+        self.answers_move: Callable[[], bool] = lambda: False
         self.listeners: list[Callable[[], None]] = []
 
-    def told(self, sequence: int, held: int) -> None:
-        self.worker.state = state(
-            sequence=sequence, blocks_used=held, running=10, pool_blocks=2, pool_blocks_used=2, step_time_s=0.01
+    def _worker(self, name: str) -> Any:
+        return SimpleNamespace(worker_id=name, info=worker_info(name), ready=True, role=Role.DECODE)
+
+    def told(self, sequence: int, held: int, worker: Any = None) -> None:
+        worker, used = worker or self.full, min(2, max(0, held - 98))
+        worker.state = state(
+            sequence=sequence, blocks_used=held, running=10, pool_blocks=2, pool_blocks_used=used, step_time_s=0.01
         )
+        worker.blocks_free = worker.headroom_blocks = max(0, 100 - held)
 
     def workers(self) -> list[Any]:
-        return [self.worker]
+        return [self.full, self.empty]
 
     def subscribe(self, listener: Callable[[], None]) -> None:
         self.listeners.append(listener)
@@ -41,30 +59,43 @@ class Cluster:
 
 
 class Answers:
-    """Ten answers of 160 tokens; one that is capped gives its lease back, which is news to the whole cluster."""
+    """Ten answers of 160 tokens that will become twice as long; one that ends gives its lease back, which is news to the whole
+    cluster."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
+    def __init__(self, ways: frozenset[By] = frozenset(By)) -> None:
+        self.ways = ways
         self.ended: set[int] = set()
+        self.sent: dict[int, Order] = {}
 
     def growing(self) -> Iterator[Growing]:
         for at in range(10):
             if at not in self.ended:
-                cap = partial(self.cap, at)
-                yield Growing(str(at), "d0", "default", 60, 100, Features("m", 60), cap)
+                yield Growing(
+                    name=str(at),
+                    worker_id="d0",
+                    klass="default",
+                    prompt_tokens=60,
+                    generated_tokens=100,
+                    features=Features("m", 60),
+                    estimate=Estimate.exactly(260),
+                    cap=partial(self.ended.add, at),
+                    move=partial(self._move, at),
+                    ways=frozenset() if at in self.sent else self.ways,
+                    leaving=at in self.sent,
+                )
 
-    def cap(self, at: int) -> None:
-        self.ended.add(at)
+    def _move(self, at: int, order: Order) -> None:
+        self.sent[at] = order
 
 
-def overruns(cluster: Cluster, controller: Controller) -> Overruns:
+def overruns(cluster: Cluster, policy: Mapping[str, Any]) -> Overruns:
+    controller = Controller(PolicyConfig.model_validate(policy), lambda: 0.0)
     return Overruns(cluster, controller)  # type: ignore[arg-type]  # a stand-in: it has what is asked of a cluster here
 
 
 def test_one_shortage_is_not_answered_again_before_the_worker_has_spoken_again() -> None:
     cluster = Cluster()
-    one = overruns(cluster, Controller(PolicyConfig.model_validate(POLICY), lambda: 0.0))
-    answers = Answers(cluster)
+    one, answers = overruns(cluster, POLICY), Answers()
     with one.watching(answers):
         cluster.told(1, held=105)
         cluster.changed()
@@ -82,10 +113,102 @@ def test_answers_under_way_are_known_to_be_long_before_any_has_ended() -> None:
     cluster = Cluster()
     now_s = [0.0]
     controller = Controller(PolicyConfig(), lambda: now_s[0])
-    with overruns(cluster, controller).watching(Answers(cluster)):
+    one = Overruns(cluster, controller)  # type: ignore[arg-type]
+    with one.watching(Answers()):
         before = controller.lengths.estimate(Features("m", 60)).quantile(0.1)
         cluster.changed()
         assert not controller.lengths.untold
         now_s[0] += 6.0
         assert controller.lengths.untold
         assert controller.lengths.estimate(Features("m", 60)).quantile(0.1) > before
+
+
+def test_what_is_short_moves_to_where_it_will_fit_with_its_growth() -> None:
+    cluster = Cluster()
+    one, answers = overruns(cluster, MOVE), Answers()
+    assert one.may_move
+    assert cluster.answers_move()
+    with one.watching(answers):
+        cluster.told(1, held=115)  # 15 too many, and each holds 10
+        cluster.changed()
+        assert len(answers.sent) == 2
+        order = next(iter(answers.sent.values()))
+        assert (order.why, order.worker_id, order.by) == (Why.OVERRUN, "d1", By.TRANSFER)
+        assert order.numbers["short_blocks"] == 15
+        assert {"move_bytes", "move_s", "recompute_s"} <= set(order.numbers)
+        for _ in range(3):
+            cluster.changed()
+        cluster.told(2, held=115)
+        cluster.changed()
+        assert len(answers.sent) == 2  # those that are on their way count as gone
+        cluster.told(3, held=125)
+        cluster.changed()
+        assert len(answers.sent) == 3
+
+
+def test_nothing_moves_to_a_worker_that_is_in_need_itself_or_has_no_room() -> None:
+    for held in (100, 85):
+        cluster = Cluster()
+        one, answers = overruns(cluster, MOVE), Answers()
+        cluster.told(1, held=held, worker=cluster.empty)
+        with one.watching(answers):
+            cluster.told(2, held=115)
+            cluster.changed()
+            assert not answers.sent
+
+
+def test_a_pair_that_has_not_shaken_hands_computes_anew() -> None:
+    cluster = Cluster()
+    cluster.pairs.links = {}
+    one, answers = overruns(cluster, MOVE), Answers()
+    with one.watching(answers):
+        cluster.told(2, held=105)
+        cluster.changed()
+        assert [order.by for order in answers.sent.values()] == [By.RECOMPUTE]
+
+
+def test_what_cannot_move_stays() -> None:
+    cluster = Cluster()
+    one, answers = overruns(cluster, MOVE), Answers(frozenset())
+    with one.watching(answers):
+        cluster.told(2, held=115)
+        cluster.changed()
+        assert not answers.sent
+
+
+def test_a_full_worker_gives_to_an_empty_one_one_answer_at_a_time() -> None:
+    cluster = Cluster()
+    one, answers = overruns(cluster, BALANCE), Answers()
+    assert one.may_move
+    with one.watching(answers):
+        cluster.told(2, held=90)
+        cluster.changed()
+        assert [order.why for order in answers.sent.values()] == [Why.BALANCE]
+        cluster.told(3, held=90)
+        cluster.changed()
+        assert len(answers.sent) == 1  # it has not arrived
+        answers.ended |= set(answers.sent)
+        cluster.told(4, held=90)
+        cluster.changed()
+        assert len(answers.sent) == 1  # the other has not said how it is since
+        cluster.told(5, held=10, worker=cluster.empty)
+        cluster.changed()
+        assert len(answers.sent) == 2
+
+
+def test_even_workers_are_left_alone_and_so_are_all_without_such_a_policy() -> None:
+    for policy, held, other in ((BALANCE, 90, 65), (BALANCE, 75, 0), ({}, 90, 0)):
+        cluster = Cluster()
+        one, answers = overruns(cluster, policy), Answers()
+        with one.watching(answers):
+            cluster.told(2, held=held)
+            cluster.told(2, held=other, worker=cluster.empty)
+            cluster.changed()
+            assert not answers.sent
+    assert not overruns(Cluster(), {}).may_move
+
+
+def test_what_became_of_moves_is_counted() -> None:
+    one = overruns(Cluster(), MOVE)
+    one.moved(Moved("r", "overrun", "moved", "transfer", "d0", "d1", 7, {}))
+    assert one.moves == {("overrun", "moved"): 1}

@@ -6,7 +6,7 @@ from rich.console import Console
 
 from gateway.cluster.snapshot import ClusterSnapshot, PairSnapshot
 from gateway.cluster.states import PairState, WorkerStatus
-from gateway.policy.control.rows import BucketRow, EarlyRow, PolicySnapshot, RolesRow
+from gateway.policy.control.rows import BucketRow, EarlyRow, MoveRow, PolicySnapshot, RolesRow
 from tandem.cli.status_tables import render
 from tandem.client import snapshot_of
 

@@ -1,9 +1,12 @@
 """R-08, R-11, R-24: the responses come in their order, each with its price, and never as a failed allocation."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.policy.admission.move import By, Move, Target
 from gateway.policy.admission.overrun import (
     YIELDING,
     Action,
@@ -15,7 +18,7 @@ from gateway.policy.admission.overrun import (
     decide,
 )
 
-PRICES = Prices(prefill_tokens_per_s=10_000.0, move_bytes_per_s=1e9)
+PRICES = Prices(prefill_tokens_per_s=10_000.0)
 CAPPED = OverrunPolicy((Response.CAP, Response.MOVE, Response.PREEMPT), cap_tokens=500)
 
 
@@ -24,7 +27,7 @@ def answer(name: str, blocks: int, klass: str = "chat", generated: int = 100) ->
 
 
 def pressed(held: int, *answers: Answer, growth: int = 0, free: int = 0) -> Pressure:
-    return Pressure(1_000, 100, held, growth, answers, free)
+    return Pressure(1_000, 100, held, growth, answers, [Target("roomy", free, 1e9)])
 
 
 def test_the_responses_get_harsher_as_the_pool_is_used_up() -> None:
@@ -56,11 +59,43 @@ def test_a_class_decides_for_its_own_answers_alone() -> None:
     assert action.response is Response.PREEMPT  # chat has no cap
 
 
-def test_an_answer_moves_to_the_long_pool_only_if_it_fits_there() -> None:
+def test_an_answer_moves_only_where_it_fits() -> None:
     two = (answer("a", 40), answer("b", 60))
     assert decide(pressed(1_010, *two, free=30), {}, PRICES).response is Response.PREEMPT
     action = decide(pressed(1_060, *two, free=50), {}, PRICES)
     assert (action.response, action.request_ids, action.freed_blocks) == (Response.MOVE, ("a",), 40)
+    assert action.moves == (Move("a", "roomy", By.TRANSFER),)
+
+
+def test_room_is_given_away_once() -> None:
+    three = [answer(name, 40) for name in "abc"]
+    targets = [Target("d0", 50, 1e9), Target("d1", 45, 1e9)]
+    action = decide(Pressure(1_000, 100, 1_100, 0, three, targets), {}, PRICES)
+    assert sorted(move.worker_id for move in action.moves) == ["d0", "d1"]
+    assert len(action.request_ids) == 2
+
+
+def test_what_it_may_still_grow_to_must_fit_as_well_and_it_must_live_to_use_it() -> None:
+    growing = replace(answer("a", 40), growth_blocks=20)
+    assert decide(pressed(1_010, growing, free=59), {}, PRICES).response is Response.PREEMPT
+    assert decide(pressed(1_010, growing, free=60), {}, PRICES).response is Response.MOVE
+    ending = replace(growing, left_s=0.079)  # the pause takes 0.04 s
+    assert decide(pressed(1_010, ending, free=60), {}, PRICES).response is Response.PREEMPT
+    assert decide(pressed(1_010, replace(growing, ways=frozenset()), free=60), {}, PRICES).response is Response.PREEMPT
+
+
+@pytest.mark.parametrize("first", [Response.CAP, Response.MOVE])
+def test_the_order_of_a_class_is_kept(first: Response) -> None:
+    """One of its answers could do both, the other cannot be capped: what the class prefers comes first."""
+    order = (first, Response.MOVE if first is Response.CAP else Response.CAP)
+    two = answer("both", 40, "c", generated=500), answer("moves", 40, "c", generated=10)
+    action = decide(pressed(1_010, *two, free=400), {"c": OverrunPolicy(order, cap_tokens=500)}, PRICES)
+    assert action.response is first
+
+
+def test_the_answer_that_frees_most_for_its_bytes_moves() -> None:
+    two = answer("ending", 40), replace(answer("growing", 40), growth_blocks=100)
+    assert decide(pressed(1_010, *two, free=400), {}, PRICES).request_ids == ("growing",)
 
 
 def test_the_price_is_counted_before_and_the_cheapest_for_each_block_yields() -> None:

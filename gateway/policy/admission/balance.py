@@ -1,0 +1,78 @@
+"""A worker is full and another has room: which answer goes on there, so that they come closer (R-26). Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from gateway.policy.admission.move import Fare, Move, Target, fare
+from gateway.policy.admission.overrun import Action, Answer, Prices, Response
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """From `above` on a worker counts as full, by the share of its KV in use; another must be emptier by `spread`."""
+
+    above: float = 0.85
+    spread: float = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A decode worker as it stands."""
+
+    worker_id: str
+    blocks_total: int
+    held_blocks: int
+
+    @property
+    def share(self) -> float:
+        return self.held_blocks / max(1, self.blocks_total)
+
+    def with_more(self, blocks: int) -> float:
+        return (self.held_blocks + blocks) / max(1, self.blocks_total)
+
+
+def fullest(workers: Sequence[Standing], balance: Balance) -> tuple[Standing, list[Standing]] | None:
+    """The fullest worker, and those that are emptier than it by the spread; None where there is nothing to put right."""
+    full = max(workers, key=lambda one: one.share, default=None)
+    if full is None or full.share < balance.above:
+        return None
+    emptier = [one for one in workers if full.share - one.share > balance.spread]
+    return (full, emptier) if emptier else None
+
+
+def even_out(
+    full: Standing, emptier: Sequence[Standing], targets: Sequence[Target], answers: Sequence[Answer], prices: Prices
+) -> Action:
+    """One answer, the cheapest for each block that the full worker is rid of. It never makes the other the fuller one, so that
+    no answer is ever sent back and forth. `targets`: of the emptier ones, those that can be moved to."""
+    shares = {one.worker_id: one for one in emptier}
+    best: tuple[float, Answer, Fare] | None = None
+    for answer in answers:
+        suiting = [one for one in targets if _narrows(full, shares.get(one.worker_id), answer)]
+        blocks = answer.held_blocks + answer.growth_blocks
+        recompute_s = answer.computed_tokens / prices.prefill_tokens_per_s
+        booked = fare(blocks, answer.kv_bytes, recompute_s, answer.left_s / prices.pays, answer.ways, suiting)
+        if booked is not None and (best is None or booked.seconds / max(1, blocks) < best[0]):
+            best = booked.seconds / max(1, blocks), answer, booked
+    if best is None:
+        return Action(Response.NONE, numbers={"full_share": full.share})
+    _, answer, booked = best
+    move = Move(answer.request_id, booked.target.worker_id, booked.by)
+    numbers = _numbers(full, shares[move.worker_id], answer, booked)
+    return Action(Response.MOVE, (answer.request_id,), answer.held_blocks, numbers, (move,))
+
+
+def _narrows(full: Standing, other: Standing | None, answer: Answer) -> bool:
+    return other is not None and other.with_more(answer.held_blocks) <= full.with_more(-answer.held_blocks)
+
+
+def _numbers(full: Standing, other: Standing, answer: Answer, booked: Fare) -> Mapping[str, float]:
+    return {
+        "full_share": full.share,
+        "other_share": other.share,
+        "held_blocks": float(answer.held_blocks),
+        "move_bytes": float(answer.kv_bytes),
+        "move_s": booked.transfer_s,
+        "recompute_tokens": float(answer.computed_tokens),
+        "recompute_s": booked.recompute_s,
+    }

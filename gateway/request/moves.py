@@ -1,0 +1,118 @@
+"""The moves of one prompt's answer: whether it may go, what it asks for elsewhere, and what became of it."""
+
+from gateway.policy.admission.move import By
+from gateway.policy.control.decisions import Look
+from gateway.policy.control.going_on import going_on
+from gateway.policy.dispatch import Bid
+from gateway.policy.prefix import PrefixKey
+from gateway.policy.routing import Path, Placement
+from gateway.request.answering import Answering
+from gateway.request.holds import ReservationHold, TicketHold
+from gateway.request.job import Job
+from gateway.request.legs import carriable
+from gateway.request.merge import Merge
+from gateway.request.moving import Luggage, Move, Order, Outcome
+from gateway.request.observer import Moved
+from gateway.request.roles import MOVED
+
+#: Of one answer: it arrives once at most, and is not asked about for ever.
+_TRIES = 3
+#: How long a place is kept for an answer that was asked to leave: one token or two, if its worker does its work.
+LATE_S = 5.0
+
+
+class Moves:
+    """Implements answering.Watch. One answer to the prompt, for several share KV; one move at a time."""
+
+    def __init__(self, job: Job, merge: Merge, prefix: PrefixKey) -> None:
+        self._job = job
+        self._merge = merge
+        self._prefix = prefix
+        self._move: Move | None = None
+        self._tries = 0
+        self._arrived = False
+        self._source = ""
+        self._bid: Bid | None = None
+
+    def queued(self, bid: Bid) -> None:
+        """What the prompt asks for a place with."""
+        self._bid = bid
+
+    def ways(self, answering: Answering) -> frozenset[By]:
+        """How the answer could go on elsewhere now; none where it has moved already, or where that could change it."""
+        if self.under_way or self._arrived or self._tries >= _TRIES or not answering.begun:
+            return frozenset()
+        if not carriable(self._job.intent):
+            return frozenset()
+        reads = {By.TRANSFER} if answering.worker.info.hands_over else set[By]()
+        return frozenset({By.RECOMPUTE, *reads})
+
+    @property
+    def under_way(self) -> bool:
+        return self._move is not None and not self._move.over
+
+    def begin(self, order: Order, answering: Answering) -> None:
+        """The policy has chosen this answer."""
+        if order.by not in self.ways(answering):
+            return
+        self._tries += 1
+        self._source = answering.worker.worker_id
+        self._move = Move(order, answering, lambda: self._ask(order), LATE_S, self._told)
+
+    def take(self) -> Luggage | None:
+        """What the answer goes on with elsewhere, if it has left."""
+        return self._move.take() if self._move is not None else None
+
+    def close(self) -> None:
+        """The answer is over. Whatever a move still holds is given back."""
+        if self._move is not None:
+            self._move.close()
+
+    def began(self, pulled: bool) -> None:
+        if self._move is not None:
+            self._move.arrived(pulled)
+
+    def handed(self, ticket: TicketHold) -> None:
+        if self._move is None:
+            ticket.release()
+        else:
+            self._move.handed(ticket)
+
+    async def _ask(self, order: Order) -> ReservationHold | None:
+        """The answer so far is part of the prompt there. A place whose KV does not arrive is good for computing it."""
+        assert self._bid is not None
+        assert self._bid.plan is not None
+        job, intent, came = self._job, self._job.intent, len(self._merge.tokens)
+        plan = going_on(self._bid.plan, came)
+        bid = Bid(
+            intent.request_id,
+            plan.need,
+            PrefixKey((*self._prefix.tokens, *self._merge.tokens), self._prefix.salt),
+            job.desk.arrive(),
+            tenant=intent.tenant,
+            priority=intent.priority,
+            plan=plan,
+            decision=self._bid.decision,
+        )
+        return await job.desk.ask_at(bid, Placement(order.worker_id, Path.LOCAL, MOVED))
+
+    def _told(self, order: Order, outcome: Outcome) -> None:
+        job = self._job
+        if outcome in (Outcome.MOVED, Outcome.RECOMPUTED):
+            self._arrived = True
+            job.record.moves += 1
+        moved = Moved(
+            request_id=job.intent.request_id,
+            why=order.why.value,
+            outcome=outcome.value,
+            by=order.by.value,
+            source=self._source,
+            target=order.worker_id,
+            tokens=len(self._merge.tokens),
+            numbers=order.numbers,
+        )
+        job.desk.overruns.moved(moved)
+        if self._bid is not None and self._bid.decision is not None:
+            why = f"{order.why}, by {order.by}: {outcome}"
+            self._bid.decision.look(Look(job.clock(), "move", order.worker_id, why, numbers=order.numbers))
+        job.observer.moved(job.record, moved)

@@ -1,0 +1,95 @@
+"""The live fleet and its running answers, as the policy of overruns and moves sees them."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from gateway.cluster.cluster import Cluster
+from gateway.cluster.worker import Worker
+from gateway.policy.admission.balance import Standing
+from gateway.policy.admission.move import By, Target
+from gateway.policy.admission.overrun import Answer, Pressure
+from gateway.policy.estimate import Estimate, Features
+from gateway.policy.prefill_choice import ASSUMED_LINK_BYTES_PER_S
+from gateway.request.moving import Order
+
+
+@dataclass(frozen=True, slots=True)
+class Growing:
+    """One answer that a decode worker produces now. `ways`: how it could go on elsewhere; `leaving`: it is about to."""
+
+    name: str
+    worker_id: str
+    klass: str
+    prompt_tokens: int
+    generated_tokens: int
+    features: Features
+    estimate: Estimate
+    cap: Callable[[], None]
+    move: Callable[[Order], None]
+    ways: frozenset[By] = frozenset()
+    leaving: bool = False
+
+    def blocks(self, size_tokens: int) -> int:
+        return -(-(self.prompt_tokens + self.generated_tokens) // size_tokens)
+
+
+def answer_of(each: Growing, worker: Worker) -> Answer:
+    """What is still to come of it is expected on the mean, given what it has."""
+    info, state = worker.info, worker.state
+    tokens, size = each.prompt_tokens + each.generated_tokens, info.block_size_tokens
+    left = each.estimate.given(each.generated_tokens).mean if each.ways else 0.0
+    return Answer(
+        each.name,
+        each.klass,
+        each.blocks(size),
+        tokens,
+        each.generated_tokens,
+        tokens * info.kv_bytes_per_token,
+        growth_blocks=-(-round(left) // size),
+        left_s=left * (state.step_time_s if state else 0.0),
+        ways=each.ways,
+    )
+
+
+def pressure(worker: Worker, running: Sequence[Growing], look_s: float, targets: Sequence[Target]) -> Pressure:
+    """`look_s`: until the next look. Those that are leaving are not there any more."""
+    state, size = worker.state, worker.info.block_size_tokens
+    assert state is not None
+    steps = look_s / state.step_time_s if state.step_time_s else 0.0
+    staying = [each for each in running if not each.leaving]
+    gone = sum(each.blocks(size) for each in running if each.leaving)
+    return Pressure(
+        blocks_total=state.blocks_total,
+        pool_blocks=state.pool_blocks,
+        held_blocks=state.blocks_used - gone,
+        growth_blocks=-(-round(steps * state.running) // size),
+        answers=[answer_of(each, worker) for each in staying],
+        targets=targets,
+    )
+
+
+def targets_for(source: Worker, cluster: Cluster, others: Iterable[Worker]) -> list[Target]:
+    """Where the source's answers could go on: with room after the growth of what is there. KV is read only by pairs that have
+    shaken hands; the others can compute it."""
+    found = []
+    for other in others:
+        if other is source or not _suits(other, source):
+            continue
+        link = cluster.pairs.links.get(other.worker_id, {}).get(source.worker_id)
+        rate = 0.0 if link is None else link.bytes_per_s or ASSUMED_LINK_BYTES_PER_S
+        room = other.blocks_free if other.headroom_blocks is None else min(other.headroom_blocks, other.blocks_free)
+        found.append(Target(other.worker_id, room, rate))
+    return found
+
+
+def _suits(other: Worker, source: Worker) -> bool:
+    """It takes answers, as long ones and in blocks of the same size."""
+    mine, its = source.info, other.info
+    willing = other.ready and other.role.decodes
+    return willing and its.max_model_len >= mine.max_model_len and its.block_size_tokens == mine.block_size_tokens
+
+
+def standing(worker: Worker) -> Standing:
+    state = worker.state
+    total = state.blocks_total if state else 0
+    return Standing(worker.worker_id, total, total - worker.blocks_free)

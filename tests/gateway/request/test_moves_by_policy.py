@@ -1,0 +1,105 @@
+"""Who moves when nobody is told to: by balance (R-26) and when more KV grows than was promised (R-08), over real workers."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+from gateway.request.intent import Intent
+from gateway.request.moving import Outcome, Why
+from proto.work import FinishReason
+from proto.worker import Role
+from tests.gateway.fleet import Fleet, config, expected, fleet, intent, prompt, until
+
+DUO = (("d0", Role.DECODE), ("d1", Role.DECODE))
+TOKENS = 400
+
+
+def settings(policy: dict[str, Any], **more: Any) -> Any:
+    health = {"watch_interval_s": 0.02}
+    return config(policy=policy, routing={"on_no_prefill": "local"}, health=health, **more)
+
+
+def shares(one: Fleet) -> list[float]:
+    """Of each worker's KV, in use or promised."""
+    states = [one.cluster.worker(name).state for name, _ in DUO]  # type: ignore[union-attr]
+    return [max(state.blocks_used, state.blocks_reserved) / state.blocks_total for state in states if state]
+
+
+async def all_on_the_first(one: Fleet, wanted: list[Intent]) -> list["asyncio.Task[Any]"]:
+    """The second worker takes nothing until all of them run."""
+    await one.cluster.drain("d1")
+    tasks = [asyncio.create_task(one.ask(each)) for each in wanted]
+    await one.begun(*wanted)
+    assert one.members["d1"].idle
+    await one.cluster.drain("d1", resume=True)
+    return tasks
+
+
+async def test_r26_a_full_worker_gives_answers_to_an_empty_one() -> None:
+    """One of them is far longer than the others. The spread narrows while all run, moves are counted, and no answer changes."""
+    policy = {"rule": "declared", "balance": {"above": 0.5, "spread": 0.2}}
+    async with fleet(DUO, profile="toy", speedup=0.3, kv_blocks=160, settings=settings(policy)) as one:
+        lengths = (3 * TOKENS, TOKENS, TOKENS)
+        wanted = [intent(prompt(40, seed), max_tokens=most, ignore_eos=True) for seed, most in enumerate(lengths)]
+        tasks = await all_on_the_first(one, wanted)
+        await until(lambda: one.lifecycle.overruns.moves)
+        assert not any(task.done() for task in tasks)
+        await until(lambda: max(shares(one)) - min(shares(one)) < 0.5)
+        answers = await asyncio.gather(*tasks)
+        for each, answer in zip(wanted, answers, strict=True):
+            assert answer.tokens() == expected(each.prompts[0], each.sampling)
+            assert answer.record.moves <= 1
+        moved = [answer for answer in answers if answer.record.moves]
+        assert {answer.record.decode_worker for answer in moved} == {"d1"}
+        assert one.lifecycle.overruns.moves == {(Why.BALANCE, Outcome.MOVED): len(moved)}
+        await one.settled(30.0)
+
+
+async def test_without_such_a_policy_everything_stays_where_it_is() -> None:
+    async with fleet(DUO, profile="toy", kv_blocks=128, settings=settings({"rule": "declared"})) as one:
+        wanted = [intent(prompt(40, seed), max_tokens=TOKENS, ignore_eos=True) for seed in range(3)]
+        for answer in await asyncio.gather(*await all_on_the_first(one, wanted)):
+            assert (answer.record.decode_worker, answer.record.moves) == ("d0", 0)
+        assert not one.lifecycle.overruns.moves
+        assert not one.cluster.snapshot().pairs
+        await one.settled()
+
+
+async def test_r08_answers_that_outgrow_their_worker_go_on_at_another() -> None:
+    """Growth that was believed to be 16 tokens and is 88, on KV for two such answers; the other worker is empty."""
+    policy = {"rule": "declared", "classes": {"default": {"on_overrun": ["move"]}}}
+    chosen = settings(policy, admission={"default_output_tokens": 16})
+    async with fleet(DUO, profile="toy", speedup=0.1, kv_blocks=16, max_model_len=128, settings=chosen) as one:
+        wanted = [intent(prompt(40, seed), declared=False, max_tokens=10_000, ignore_eos=True) for seed in range(4)]
+        tasks = await all_on_the_first(one, wanted)
+        answers = await asyncio.gather(*tasks)
+        for each, answer in zip(wanted, answers, strict=True):
+            assert answer.tokens() == expected(each.prompts[0], replace(each.sampling, max_tokens=88))
+            assert answer.finish() is FinishReason.LENGTH
+        moves = one.lifecycle.overruns.moves
+        assert moves[Why.OVERRUN, Outcome.MOVED] + moves[Why.OVERRUN, Outcome.RECOMPUTED] >= 1
+        assert sum(answer.record.moves for answer in answers) >= 1
+        await one.settled(30.0)
+
+
+async def test_many_that_move_at_once_are_all_right() -> None:
+    policy = {"balance": {"above": 0.01, "spread": 0.01}}
+    async with fleet(DUO, profile="toy", settings=settings(policy)) as one:
+        wanted = [intent(prompt(20 + seed, seed), max_tokens=TOKENS, ignore_eos=True) for seed in range(12)]
+        answers = await asyncio.gather(*await all_on_the_first(one, wanted))
+        for each, answer in zip(wanted, answers, strict=True):
+            assert answer.tokens() == expected(each.prompts[0], each.sampling)
+        await one.settled(30.0)
+
+
+async def test_a_move_is_told_to_whoever_asks_for_an_explanation() -> None:
+    policy = {"rule": "declared", "balance": {"above": 0.3, "spread": 0.1}}
+    async with fleet(DUO, profile="toy", speedup=0.5, kv_blocks=128, settings=settings(policy)) as one:
+        wanted = [intent(prompt(40, seed), max_tokens=TOKENS, ignore_eos=True) for seed in range(3)]
+        answers = await asyncio.gather(*await all_on_the_first(one, wanted))
+        moved = next(answer.record.request_id for answer in answers if answer.record.moves)
+        (decision,) = one.lifecycle.controller.decisions.of(moved)
+        looks = [look for look in decision.looks if look.what == "move"]
+        assert [look.worker_id for look in looks] == ["d1"]
+        assert "balance" in looks[0].why
+        assert {"move_bytes", "move_s", "recompute_s", "full_share"} <= set(looks[0].numbers)
