@@ -7,13 +7,23 @@ import typer
 
 from tandem.cli import options
 from tandem.cli.failure import CliError, Exit
+from tandem.cli.plan_crossover import crossover
 
 _TRAFFIC, _SEARCH = options.TRAFFIC, "Search"
 
+app = typer.Typer(invoke_without_command=True)
+app.command("crossover")(crossover)
 
+
+@app.callback()
 def plan(
-    model: Annotated[str, typer.Option(metavar="DEVICE/MODEL", help="Such as h200-sxm/qwen3-32b; ?gib=N for memory.")],
-    gpus: Annotated[str, typer.Option(metavar="N", help="How many, or '4x h200-sxm + 4x h200-sxm?gib=96@PRICE'.")],
+    context: typer.Context,
+    model: Annotated[
+        str, typer.Option(metavar="DEVICE/MODEL", help="Such as h200-sxm/qwen3-32b; ?gib=N for memory. Needed.")
+    ] = "",
+    gpus: Annotated[
+        str, typer.Option(metavar="N", help="How many, or '4x h200-sxm + 4x h200-sxm?gib=96@PRICE'. Needed.")
+    ] = "",
     workload: options.Workload = None,
     goodput: Annotated[
         list[str] | None,
@@ -71,6 +81,12 @@ def plan(
       tandem plan --model h200-sxm/qwen3-32b --gpus 8 -w azure-code
         --goodput "ttft:1000 tpot:50"
     """
+    if context.invoked_subcommand is not None:
+        return
+    for flag, given in (("--model", model), ("--gpus", gpus)):
+        if not given:
+            raise CliError(Exit.USAGE, f"tandem plan needs {flag}; see tandem plan --help")
+
     from loadgen.failure import LoadgenError
     from loadgen.plan.session import run_plan
     from loadgen.plan.words import Words

@@ -70,3 +70,16 @@ def test_tandem_up_starts_the_layout_it_writes(tmp_path: Path) -> None:
         assert len(up.groups()) >= 3
     finally:
         up.end()
+
+
+def test_the_crossover_is_a_command_of_its_own() -> None:
+    refused = CliRunner().invoke(app, ["plan", "crossover", "--model", "h200-sxm/deepseek-r1"])
+    assert isinstance(refused.exception, CliError)
+    assert (refused.exception.status, "no dense model" in str(refused.exception)) == (Exit.USAGE, True)
+
+
+@pytest.mark.parametrize(("words", "flag"), [([], "--model"), (["--model", MODEL], "--gpus")])
+def test_a_plan_says_what_it_needs(words: list[str], flag: str) -> None:
+    result = CliRunner().invoke(app, ["plan", *words])
+    assert isinstance(result.exception, CliError)
+    assert (result.exception.status, flag in str(result.exception)) == (Exit.USAGE, True)
