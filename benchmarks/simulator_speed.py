@@ -3,6 +3,7 @@
     python -m benchmarks.simulator_speed              # small cases, a minute
     python -m benchmarks.simulator_speed --whole      # 100,000 natural-reasoning requests on 8 GPUs, closed and open
     python -m benchmarks.simulator_speed --policy --requests 2000   # what the gateway's whole policy costs, by turns
+    python -m benchmarks.simulator_speed --gaps       # what it costs to know the gaps between tokens, by turns
 
 CPU time of one process; the machine's other work does not count. Bounds: closed batch 60 s, open loop 180 s.
 """
@@ -31,14 +32,27 @@ def main() -> None:
     parser.add_argument("--whole", action="store_true", help="the full-size cases alone")
     parser.add_argument("--policy", action="store_true", help="without and with --controlled, in turn")
     parser.add_argument("--requests", type=int, default=100_000, help="of the full-size cases, or of --policy")
+    parser.add_argument("--only", default="", metavar="WORDS", help="cases with these words in their name")
+    parser.add_argument("--gaps", action="store_true", help="each case without and with gaps between tokens, in turn")
     given = parser.parse_args()
     table = Table(box=None)
     for name in ("case", "requests", "GPUs", "CPU s", "requests/s", "tokens/s", "virtual s", "preempted", "max RSS MB"):
         table.add_column(name, justify="left" if name == "case" else "right")
     rows = _whole(given.requests) if given.whole else _policy(given.requests) if given.policy else _small()
-    for name, layout, schedule in rows:
+    chosen = [row for row in rows if given.only in row[0]]
+    for name, layout, schedule in _with_and_without_gaps(chosen) if given.gaps else chosen:
         table.add_row(*_row(name, layout, schedule))
     Console(width=150).print(table)
+
+
+def _with_and_without_gaps(
+    rows: Sequence[tuple[str, Layout, Schedule]],
+) -> Sequence[tuple[str, Layout, Schedule]]:
+    return [
+        (f"{name}, {'gaps' if gaps else 'no gaps'}", replace(layout, gaps=gaps), schedule)
+        for name, layout, schedule in rows
+        for gaps in (False, True) * 2
+    ]
 
 
 def _whole(requests: int) -> Sequence[tuple[str, Layout, Schedule]]:
