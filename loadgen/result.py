@@ -7,12 +7,14 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.simulated.gaps import Gaps
 from loadgen.buckets import bucket_of
 
 Floats = NDArray[np.float64]
 
 
-#: `tokens_from` of an answer whose first and last token alone have times.
+#: `tokens_from` of an answer whose first and last token alone have times; of the gaps between all it is known how many are
+#: how long, where it completed.
 SIMULATED = "simulated"
 
 
@@ -34,7 +36,7 @@ class Result:
     `output_tokens` is the target's own count where it gave one. `tokens_from` says how the tokens of a chunk are
     known: "continuous" (the target counts in every chunk), "chunks" (one token each adds up to the target's
     count), "spread" (a guess by text length, because the target gives only a total) or "simulated" (only the first and
-    the last token have times, so there are no gaps between tokens).
+    the last token have times; `gaps` has those between tokens, in no order).
     """
 
     index: int
@@ -53,6 +55,7 @@ class Result:
     chunk_s: "array[float]" = field(default_factory=lambda: array("d"))
     chunk_tokens: "array[int]" = field(default_factory=lambda: array("L"))
     tokens_from: str = ""
+    gaps: Gaps | None = None
     finish: str = ""
     tenant: str = ""
     klass: str = ""
@@ -92,8 +95,11 @@ class Result:
         return bucket_of(self.output_tokens if self.completed else self.planned_output_tokens)
 
     def token_gaps_s(self) -> Floats:
-        """Time between successive tokens as received: tokens of one chunk come together, so their gap is 0."""
-        if not self.chunk_s or self.tokens_from == SIMULATED:
+        """Time between successive tokens as received: tokens of one chunk come together, so their gap is 0. A simulated
+        answer's in order of length."""
+        if self.tokens_from == SIMULATED:
+            return np.empty(0) if self.gaps is None else self.gaps.each_s()
+        if not self.chunk_s:
             return np.empty(0)
         counts = np.frombuffer(self.chunk_tokens, dtype=np.dtype("L")).astype(np.int64)
         gaps = np.zeros(int(counts.sum()))
@@ -103,7 +109,9 @@ class Result:
         return gaps[1:]
 
     def chunk_gaps_s(self) -> Floats:
-        """Time between successive chunks that carry content."""
-        if not self.chunk_s or self.tokens_from == SIMULATED:
+        """Time between successive chunks that carry content; a simulated answer comes token by token."""
+        if self.tokens_from == SIMULATED:
+            return self.token_gaps_s()
+        if not self.chunk_s:
             return np.empty(0)
         return np.diff(np.frombuffer(self.chunk_s, dtype=np.float64))

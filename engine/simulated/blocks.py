@@ -1,20 +1,21 @@
 """Paged KV blocks with a prefix cache: counts for blocks nobody can look up, objects for those somebody can."""
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 
 class Block:
     """Full blocks in a row whose content is known by one key; evictable while nobody refers to them.
 
-    Real tokens have a key a block. Where content is private to one sequence anyway, `count` blocks share a key.
+    Real tokens have a key a block. Where content is private to one sequence anyway, `count` blocks share a key: a `row`.
     """
 
-    __slots__ = ("count", "key", "refs")
+    __slots__ = ("count", "key", "refs", "row")
 
-    def __init__(self, key: int, count: int = 1) -> None:
+    def __init__(self, key: int, count: int = 1, *, row: bool = False) -> None:
         self.key = key
         self.count = count
+        self.row = row
         self.refs = 1
 
 
@@ -26,7 +27,11 @@ class BlockPool:
     blocks return to the front and cached ones to the back.
     """
 
-    def __init__(self, total: int, *, caching: bool = True) -> None:
+    def __init__(
+        self, total: int, *, caching: bool = True, evicted: Callable[[int, int, bool], None] | None = None
+    ) -> None:
+        """`evicted` is told of what the cache gives up: the key, how many blocks, whether they were of a row."""
+        self._evicted = evicted
         self.total = total
         self.caching = caching
         self.free = total
@@ -76,9 +81,9 @@ class BlockPool:
         self._plain_free = 0
         self._evict(count - plain)
 
-    def promote(self, key: int, count: int = 1) -> Block:
+    def promote(self, key: int, count: int = 1, *, row: bool = False) -> Block:
         """Plain blocks in use have become full: from now on they can be found by their key."""
-        block = Block(key, count)
+        block = Block(key, count, row=row)
         if key in self._by_key:
             self._twins.setdefault(key, []).append(block)
         else:
@@ -107,6 +112,8 @@ class BlockPool:
     def _evict(self, count: int) -> None:
         while count:
             block = next(iter(self._evictable))
+            if self._evicted is not None:
+                self._evicted(block.key, min(count, block.count), block.row)
             if block.count > count:
                 block.count -= count  # from its tail: what remains is still a prefix
                 return

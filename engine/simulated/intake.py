@@ -54,10 +54,12 @@ class Intake:
             queue.pop()
             self._adopt(sequence, hit, blocks)
             if fetched:
+                if not sequence.external:
+                    self._from_host(sequence, fetched)
                 self._ledger.allocate(sequence, self._ledger.blocks_for(sequence.computed + fetched) - sequence.held)
                 sequence.computed += fetched
                 sequence.external = 0
-                sequence.status = Status.LOADING
+                sequence.status, sequence.loaded = Status.LOADING, False
                 self._prefilling[sequence] = None
                 step.loading.append(sequence)
                 skipped.append(sequence)
@@ -82,6 +84,8 @@ class Intake:
             hit = sum(block.count for block in blocks)
             if sequence.external:
                 fetched = max(0, min(sequence.external, sequence.total) - hit * size)
+            elif not sequence.skip_cache:
+                fetched = self._ledger.on_host(sequence, hit)
         computed = sequence.computed or hit * size
         new = 0 if fetched else min(sequence.total - computed, budget)
         held = sequence.held or hit
@@ -107,6 +111,14 @@ class Intake:
         if not sequence.started:
             sequence.hit = sequence.computed
             self._counters.cached_prompt_tokens += sequence.computed
+
+    def _from_host(self, sequence: Sequence, tokens: int) -> None:
+        host, size = self._ledger.host, self._ledger.block_size
+        assert host is not None
+        host.taken(sequence, sequence.keyed, tokens // size)
+        if not sequence.started:
+            sequence.hit += tokens
+            self._counters.cached_prompt_tokens += tokens
 
     def _begin(self, step: Step, sequence: Sequence) -> None:
         counters = self._counters

@@ -4,6 +4,8 @@ from collections.abc import Sequence as Items
 from dataclasses import dataclass
 from enum import StrEnum
 
+from engine.simulated.gaps import Gaps
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -35,7 +37,7 @@ class Kind(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Event:
     """`blocks` is what a load has to move, or what a held request keeps; `cached` the tokens found in the own cache;
-    `tokens` prompt and answer of a request that FAILED."""
+    `tokens` prompt and answer of a request that FAILED; `gaps` those between the tokens of one that FINISHED or is HELD, where kept."""
 
     kind: Kind
     request_id: str
@@ -43,3 +45,4 @@ class Event:
     blocks: int = 0
     cached: int = 0
     tokens: int = 0
+    gaps: Gaps | None = None

@@ -1,14 +1,16 @@
 """Which blocks belong to which sequence."""
 
 from engine.simulated.blocks import Block, BlockPool
+from engine.simulated.host_memory import HostMemory
 from engine.simulated.sequence import Sequence
 
 
 class Ledger:
     """Moves blocks between the pool and sequences; the only one that changes what a sequence holds."""
 
-    def __init__(self, blocks: int, block_size: int, *, caching: bool) -> None:
-        self.pool = BlockPool(blocks, caching=caching)
+    def __init__(self, blocks: int, block_size: int, *, caching: bool, host: HostMemory | None = None) -> None:
+        self.pool = BlockPool(blocks, caching=caching, evicted=None if host is None else host.evicted)
+        self.host = host
         self.block_size = block_size
 
     def blocks_for(self, tokens: int) -> int:
@@ -33,7 +35,7 @@ class Ledger:
                 blocks[-1].count += count
             elif keyed == own:
                 count = missing
-                blocks.append(self.pool.promote(keys.key(own), count))
+                blocks.append(self.pool.promote(keys.key(own), count, row=True))
             else:
                 blocks.append(self.pool.promote(keys.key(keyed)))
             sequence.keyed = keyed + count
@@ -65,6 +67,10 @@ class Ledger:
             sequence.blocks = []
             sequence.keyed = 0
             sequence.plain = 0
+
+    def on_host(self, sequence: Sequence, hit: int) -> int:
+        """Tokens after the `hit` blocks in HBM that had better be loaded from the host."""
+        return 0 if self.host is None else self.host.beyond(sequence, hit)
 
     def cached(self, sequence: Sequence) -> list[Block]:
         """The cached beginning of a sequence. Its last token is always computed, for the logits."""

@@ -1,6 +1,7 @@
 """Iteration-level scheduling with the semantics of vLLM V1, without tokens, time or I/O."""
 
 from engine.simulated.cohort import Cohort
+from engine.simulated.host_memory import HostMemory
 from engine.simulated.intake import Intake
 from engine.simulated.ledger import Ledger
 from engine.simulated.limits import Limits
@@ -20,9 +21,9 @@ class Scheduler:
     everyone; otherwise one by one, because then the order matters. Both ways plan the same.
     """
 
-    def __init__(self, limits: Limits, *, together: bool = True) -> None:
+    def __init__(self, limits: Limits, *, together: bool = True, host: HostMemory | None = None) -> None:
         self.limits = limits
-        self._ledger = Ledger(limits.blocks, limits.block_size, caching=limits.caching)
+        self._ledger = Ledger(limits.blocks, limits.block_size, caching=limits.caching, host=host)
         self.pool = self._ledger.pool
         self.running: list[Sequence] = []
         self.waiting = waiting_queue(limits.policy)
@@ -83,8 +84,11 @@ class Scheduler:
     def repeatable(self, most: int) -> int:
         """How often a step of nothing but the cohort can be repeated before blocks run out, at most `most`.
 
-        It need not look at waiting sequences: whoever found no room finds none while nothing but decoding goes on.
+        It need not look at waiting sequences: whoever found no room finds none while nothing but decoding goes on. Beside
+        host memory they may: what decoding evicts decides what they would find there.
         """
+        if self._ledger.host is not None and self.waiting:
+            return 0
         free, growth = self.pool.free, self.cohort.growth
         if most <= 0 or self.cohort.most_growth(most) <= free or growth(most) <= free:
             return max(0, most)

@@ -9,8 +9,10 @@ from dataclasses import replace
 from engine.simulated.anchor import Anchor
 from engine.simulated.cost import StepCost
 from engine.simulated.ends import Ends, Live
+from engine.simulated.host_memory import HostMemory
 from engine.simulated.job import Event, Job, Kind
 from engine.simulated.limits import Limits
+from engine.simulated.pace import Pace
 from engine.simulated.scheduler import Scheduler
 from engine.simulated.sequence import Sequence, Status, SyntheticKeys
 from engine.simulated.step import Counters, Step
@@ -32,13 +34,17 @@ class VirtualEngine:
         cost: StepCost,
         *,
         account: TimeAccount | None = None,
+        gaps: bool = False,
+        host: HostMemory | None = None,
         closed_form: bool = True,
         together: bool = True,
     ) -> None:
-        """`account` is kept when given. The last two exist for tests: every setting of them gives the same events."""
+        """`account` is kept when given; with `gaps` answers that FINISHED say how their tokens came. What LOADING requests
+        find in `host` memory the caller brings. The last two exist for tests: every setting of them gives the same events."""
         self.account = account
+        self.host = host
         self.totals = StepTotals()
-        self.scheduler = Scheduler(limits, together=together)
+        self.scheduler = Scheduler(limits, together=together, host=host)
         self.now_s = 0.0
         self.steps = 0
         self.busy_s = 0.0
@@ -53,6 +59,7 @@ class VirtualEngine:
         self._more = 0  # steps that follow the one in flight without anything new
         self._anchor: Anchor | None = None
         self._ends = Ends(self.scheduler, self._live)
+        self._pace = Pace(cost) if gaps else None
         self._news: list[Event] = []
         self._private = 0
         self._dirty = False  # something changed since the scheduler last found nothing to do
@@ -94,6 +101,8 @@ class VirtualEngine:
         live = self._live.pop(request_id, None)
         if live is None:
             return
+        if self._pace is not None:
+            self._pace.forget(request_id)
         if live.sequence.status is Status.LOADING and not live.sequence.loaded:
             self.scheduler.detach(live.sequence)
             self._held[request_id] = live.sequence
@@ -179,8 +188,11 @@ class VirtualEngine:
             return
         step = self.scheduler.schedule()
         self._news += [Event(Kind.PREEMPTED, s.request_id, self.now_s) for s in step.preempted]
+        if self._pace is not None:
+            self._pace.planned(step, self.scheduler.running, self.now_s)
         for sequence in step.loading:
-            self._news.append(Event(Kind.LOADING, sequence.request_id, self.now_s, sequence.plain))
+            cached = sequence.keyed * self.scheduler.limits.block_size
+            self._news.append(Event(Kind.LOADING, sequence.request_id, self.now_s, sequence.plain, cached))
         for sequence in step.admitted:
             if not sequence.preemptions:
                 self._news.append(Event(Kind.STARTED, sequence.request_id, self.now_s, 0, sequence.hit))
@@ -222,11 +234,15 @@ class VirtualEngine:
         self.busy_s += self._step_end_s - self._step_start_s
         self.steps += 1
         self.totals.add(step, self._step_end_s - self._step_start_s)
+        if self._pace is not None:
+            self._pace.step(step)
         if self.account is not None:
             self.account.add_step(self._cost, step.decodes, step.context_tokens, step.chunks)
         if self._anchor is not None:
             self._anchor.steps += 1
         done = self.scheduler.complete(step)
+        if self._pace is not None:
+            self._pace.completed(self.now_s)
         self.generated_tokens += len(done)
         ended = [sequence for sequence in done if self._sampled(sequence)]
         if step.steady:
@@ -239,6 +255,8 @@ class VirtualEngine:
         if not sequence.answering:
             sequence.answering = True
             self._news.append(Event(Kind.FIRST_TOKEN, sequence.request_id, self.now_s))
+        if self._pace is not None:
+            self._pace.token(sequence.request_id, self.now_s)
         left = self._live[sequence.request_id].limit - sequence.total
         if left > 0:
             self._ends.add(sequence, left)
@@ -253,13 +271,14 @@ class VirtualEngine:
 
     def _ended(self, sequence: Sequence) -> None:
         live = self._live.pop(sequence.request_id)
+        gaps = None if self._pace is None else self._pace.end(sequence.request_id, self.now_s)
         if live.job.hold:
             self.scheduler.detach(sequence)
             self._held[sequence.request_id] = sequence
-            self._news.append(Event(Kind.HELD, sequence.request_id, self.now_s, sequence.held))
+            self._news.append(Event(Kind.HELD, sequence.request_id, self.now_s, sequence.held, gaps=gaps))
         else:
             self.scheduler.end(sequence)
-            self._news.append(Event(Kind.FINISHED, sequence.request_id, self.now_s))
+            self._news.append(Event(Kind.FINISHED, sequence.request_id, self.now_s, gaps=gaps))
 
     def _stride(self, steps: int) -> None:
         """Many decode steps at once; only the last can end answers."""
@@ -276,6 +295,8 @@ class VirtualEngine:
         self.busy_s += self.now_s - start_s
         context_tokens = anchor.context_tokens + anchor.batch * begun
         self.totals.add_run(anchor.batch, context_tokens, steps, self.now_s - start_s)
+        if self._pace is not None:
+            self._pace.run(anchor.batch, context_tokens, steps)
         if self.account is not None:
             self.account.add_run(self._cost, anchor.batch, context_tokens, steps, self.now_s - start_s)
         self._end_all(self._ends.reached())
@@ -288,6 +309,8 @@ class VirtualEngine:
         sequence = scheduler.waiting.first()
         if -(-sequence.total // scheduler.limits.block_size) > scheduler.pool.total:
             del self._live[sequence.request_id]
+            if self._pace is not None:
+                self._pace.forget(sequence.request_id)
             scheduler.end(sequence)
             self._news.append(Event(Kind.FAILED, sequence.request_id, self.now_s, tokens=sequence.total))
             self._dirty = True

@@ -172,7 +172,8 @@ class VirtualFleet:
         key = (reader, event.request_id)
         pull = self._pulls.get(key)
         if pull is None:
-            return  # the listener brings the tokens itself
+            self._from_host(reader, event)
+            return
         name = f"{reader}\n{event.request_id}"
         size = event.blocks * pull.block_bytes
         self.moved_bytes += size
@@ -183,6 +184,19 @@ class VirtualFleet:
                 self._transfer = self.network.next()
 
         self.at(self.now_s + pull.link.latency_s, begin)
+
+    def _from_host(self, name: str, event: Event) -> None:
+        """Where there is no host memory, the listener brings the tokens itself."""
+        engine = self.engines[name]
+        if engine.host is None:
+            return
+
+        def arrived() -> None:
+            if self.engines[name] is engine:
+                engine.loaded(event.request_id, self.now_s)
+                self._touch(name)
+
+        self.at(engine.host.load(event.blocks, event.cached, self.now_s), arrived)
 
     def _arrived(self, name: str) -> None:
         self._unplug(name)

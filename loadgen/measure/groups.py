@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from engine.simulated.gaps import together
 from loadgen.buckets import BUCKETS
 from loadgen.measure.distribution import Distribution
 from loadgen.measure.interval import Interval, share_over_time
@@ -64,8 +65,7 @@ def latencies(completed: Sequence[Result]) -> dict[str, Distribution]:
     return {
         "ttft": _milli(r.ttft_s for r in completed),
         "tpot": _milli(r.tpot_s for r in completed),
-        "itl": _gaps(completed, Result.token_gaps_s),
-        "itl_chunk": _gaps(completed, Result.chunk_gaps_s),
+        **_between_tokens(completed),
         "e2el": _milli(r.e2e_s for r in completed),
     }
 
@@ -81,6 +81,16 @@ def split(judged: Iterable[Judged], key: Callable[[Result], str]) -> dict[str, l
 
 def _milli(seconds: Iterable[float | None]) -> Distribution:
     return Distribution.of([s * 1e3 for s in seconds if s is not None])
+
+
+def _between_tokens(completed: Sequence[Result]) -> dict[str, Distribution]:
+    counted = [r.gaps for r in completed if r.gaps is not None]
+    if not counted:
+        return {"itl": _gaps(completed, Result.token_gaps_s), "itl_chunk": _gaps(completed, Result.chunk_gaps_s)}
+    gaps = together(counted)  # too many to be written out
+    lengths_s, counts = gaps.weighed()
+    simulated = Distribution.weighed(lengths_s * 1e3, counts, gaps.total_s * 1e3)
+    return {"itl": simulated, "itl_chunk": simulated}
 
 
 def _gaps(completed: Sequence[Result], gaps: Callable[[Result], Floats]) -> Distribution:

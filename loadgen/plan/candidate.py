@@ -128,12 +128,11 @@ class Candidate:
         local = f", local <{self.local_below}" if self.local_below != HAND_OFF_FROM else ""
         return " + ".join(words) + local
 
-    def layout(self, changes: Changes = UNCHANGED, client_timeout_s: float = 600.0) -> Layout:
+    def layout(self, changes: Changes = UNCHANGED, client_timeout_s: float = 600.0, *, gaps: bool = True) -> Layout:
         pools = tuple(Pool.of(p.role, p.workers, p.engine.load(changes)) for p in self.parts)
         routing = RoutingConfig(local_prefill_below_tokens=self.local_below)
-        return Layout(
-            pools, gateway=GatewayConfig(routing=routing), words=self.label, client_timeout_s=client_timeout_s
-        )
+        config = GatewayConfig(routing=routing)
+        return Layout(pools, gateway=config, words=self.label, client_timeout_s=client_timeout_s, gaps=gaps)
 
     def bound_pools(self, changes: Changes = UNCHANGED) -> list[BoundPool]:
         """One link, and the fastest, so that the bound stays one."""

@@ -142,7 +142,7 @@ def _explained(rows: list[Row]) -> list[Row]:
 
 def _bottleneck(row: Row, asked: Asked) -> tuple[Candidate, Bottleneck]:
     question = asked.question
-    layout = row.candidate.layout(question.changes, question.client_timeout_s)
+    layout = row.candidate.layout(question.changes, question.client_timeout_s, gaps=question.gaps)
     for over in _OVER:
         seen = accounted(layout, row.candidate, question, row.rate * over, asked.halving.final_effort)
         if sum(j.good for j in seen.judged) < row.goal * len(seen.judged):

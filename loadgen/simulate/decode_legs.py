@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from decode_pool.pulls import Pull
+from engine.simulated.gaps import Gaps
 from engine.simulated.job import Job
 from gateway.policy.retry import Next, after_decode_failure
 from gateway.request.errors import Reason
@@ -90,8 +91,7 @@ class DecodeLegs:
         if leg.local:
             flight.prefill_s += now_s - started_s
             flight.cached_tokens = max(flight.cached_tokens, leg.cached)
-        if flight.first_s is None:
-            flight.first_s = now_s
+        flight.begins(now_s)
         if flight.pull is not None:
             self.handoffs += 1
             if self._ground.roles is not None:
@@ -103,8 +103,9 @@ class DecodeLegs:
             flight.held = None
         self._ground.learn_prefix(worker, flight)
 
-    def finished(self, flight: Flight) -> None:
+    def finished(self, flight: Flight, gaps: Gaps | None) -> None:
         assert flight.leg is not None
+        flight.ends(self._ground.fleet.now_s, gaps)
         flight.leg.submitted = False  # the engine has ended it by itself
         self._ground.drop(flight)
         self._ground.done(flight)

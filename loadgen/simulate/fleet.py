@@ -152,7 +152,14 @@ class SimFleet:
 
     def _engine(self, worker: SimWorker) -> VirtualEngine:
         pool = worker.pool
-        return VirtualEngine(pool.limits, pool.profile.cost, closed_form=self.layout.closed_form)
+        layout = self.layout
+        return VirtualEngine(
+            pool.limits,
+            pool.profile.cost,
+            gaps=layout.gaps,
+            host=pool.host_memory(layout.host),
+            closed_form=layout.closed_form,
+        )
 
     def _seat(self, gpus: int) -> int:
         """The node of the worker's first GPU."""

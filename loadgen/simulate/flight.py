@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from decode_pool.ledger import Hold
 from decode_pool.pulls import Pull
+from engine.simulated.gaps import Gaps, together
 from gateway.policy.admission import Entry
 from gateway.policy.dispatch import Ask, Bid
 from gateway.policy.fairness.limits import Pass
@@ -36,7 +37,8 @@ class Leg:
 
 @dataclass(slots=True, eq=False)
 class Flight:
-    """`lengths` and `limit_tokens` go with the request for KV. `carried` tokens have been given to the client by legs that are over. The four stages add up what legs took.
+    """`lengths` and `limit_tokens` go with the request for KV. `carried` tokens have been given to the client by legs that are over,
+    the newest of them at `last_s`; `gaps` are those between them. The four stages add up what legs took.
 
     `step` changes with every move, so that a timer set for an earlier one knows that it is stale.
     """
@@ -65,6 +67,8 @@ class Flight:
     failed: set[str] = field(default_factory=set)
     carried: int = 0
     first_s: float | None = None
+    last_s: float = 0.0
+    gaps: Gaps | None = None
     queue_s: float = 0.0
     prefill_s: float = 0.0
     transfer_s: float = 0.0
@@ -77,6 +81,20 @@ class Flight:
     def prompt_tokens(self) -> int:
         """What an engine must know before it can go on."""
         return self.planned.demand.prompt_tokens + self.carried
+
+    def begins(self, now_s: float) -> None:
+        """A leg has given its first token to the client."""
+        if self.first_s is None:
+            self.first_s = now_s
+        else:
+            self.gaps = (self.gaps or Gaps()).with_pause(now_s - self.last_s)
+        self.last_s = now_s
+
+    def ends(self, now_s: float, gaps: Gaps | None) -> None:
+        """A leg has given its last token. `gaps`: between those that it gave, where the engine keeps them."""
+        self.last_s = now_s
+        if gaps is not None:
+            self.gaps = gaps if self.gaps is None else together((self.gaps, gaps))
 
     def result(self, end_s: float, ending: Ending, reason: str, status: int, given: int) -> Result:
         """`given` is the number of tokens that the client got."""
@@ -105,6 +123,7 @@ class Flight:
             chunk_s=times,
             chunk_tokens=counts,
             tokens_from=SIMULATED,
+            gaps=self._gaps(given) if ending is Ending.COMPLETED else None,
             finish="length" if ending is Ending.COMPLETED else "",
             tenant=demand.tenant,
             klass=demand.klass,
@@ -122,3 +141,8 @@ class Flight:
             worker=self.decode.name if self.decode is not None else "",
             path=self.path.value if served else "",
         )
+
+    def _gaps(self, given: int) -> Gaps | None:
+        """None where they are not kept."""
+        gaps = Gaps() if self.gaps is None else self.gaps
+        return gaps if len(gaps) == given - 1 else None

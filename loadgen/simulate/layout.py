@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from decode_pool.ledger import Ledger, Shape
 from decode_pool.service import DecodeLimits
 from engine.simulated.cost import Profile
+from engine.simulated.host_memory import HostMemory, HostTier
 from engine.simulated.limits import Limits
 from engine.simulated.setup import limits_of
 from gateway.config import GatewayConfig
@@ -54,6 +55,13 @@ class Pool:
     @classmethod
     def of(cls, role: Role, workers: int, profile: Profile) -> "Pool":
         return cls(role, workers, profile, limits_of(profile))
+
+    def host_memory(self, tier: HostTier | None) -> HostMemory | None:
+        """Of one engine; none where it keeps no cache."""
+        if tier is None or not self.limits.caching:
+            return None
+        size = self.limits.block_size
+        return HostMemory(tier, self.profile.cost, size, size * self.profile.kv_bytes_per_token)
 
     @property
     def gpus_each(self) -> int:
@@ -132,7 +140,7 @@ class Layout:
     own. `controller` makes the gateway's whole policy from its configuration (estimates, forecast reservations, the fair
     line, limits, early rejection); it then goes before `line`, `need` and `lengths`. `roles` makes the policy of fluid roles from
     a clock; it then goes before `place` and `choose_prefill`. `transport` forces one kind of link. `start_s` is how long an added worker takes until it serves (assumed).
-    `changes` happen while the simulation runs. `closed_form` False takes every step singly (for tests).
+    `changes` happen while the simulation runs. `gaps`: answers know those between their tokens. `host` is memory beside each engine. `closed_form` False takes every step singly (for tests).
     """
 
     pools: tuple[Pool, ...]
@@ -150,6 +158,8 @@ class Layout:
     start_s: float = START_S
     client_timeout_s: float = 600.0
     changes: tuple[Change, ...] = ()
+    gaps: bool = True
+    host: HostTier | None = None
     closed_form: bool = True
 
     def __post_init__(self) -> None:

@@ -66,7 +66,7 @@ class Legs:
             case Kind.HELD:
                 self._prefill.over(flight, leg)
             case Kind.FINISHED:
-                self._decode.finished(flight)
+                self._decode.finished(flight, event.gaps)
             case Kind.FAILED:
                 self._decode.outgrown(flight, leg, event.tokens)
 

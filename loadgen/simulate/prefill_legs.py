@@ -81,8 +81,7 @@ class PrefillLegs:
             return
         if remote_mode(_PLAIN, leg.tokens, worker.pool.limits.block_size) is Mode.CARRY:
             flight.carried += 1
-            if flight.first_s is None:
-                flight.first_s = now_s
+            flight.begins(now_s)
             if flight.carried >= flight.output_tokens:
                 self._ground.drop(flight)
                 self._ground.done(flight)

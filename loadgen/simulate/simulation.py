@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
+from engine.simulated.host_memory import HostCounters, together
 from gateway.request.errors import Reason, RequestError
 from loadgen.client.telemetry import Telemetry
 from loadgen.result import Result
@@ -40,6 +41,7 @@ class WorkerFigures:
     prompt_tokens: int
     cached_prompt_tokens: int
     steps: int
+    host: HostCounters | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +185,7 @@ class Simulation:
             counters.prompt_tokens,
             counters.cached_prompt_tokens,
             engine.steps,
+            None if engine.host is None else engine.host.counters,
         )
 
     def _notes(self) -> tuple[str, ...]:
@@ -193,6 +196,20 @@ class Simulation:
             f"{over.reserve_s * 1e3:g} ms to reserve, {over.prefill_s * 1e3:g} + {over.decode_s * 1e3:g} ms for the legs",
             f"stranded KV: {sum(stranded) / max(1, len(stranded)):.1%} of the decode workers', on the mean",
         ]
+        notes += self._host_notes()
         if not layout.admission:
             notes.append("no admission control: engines queue and preempt on their own")
         return tuple(notes)
+
+    def _host_notes(self) -> list[str]:
+        counters = [engine.host.counters for engine in self.fleet.engines.engines.values() if engine.host is not None]
+        if not counters:
+            return []
+        whole = together(counters)
+        prompts = sum(engine.counters.prompt_tokens for engine in self.fleet.engines.engines.values())
+        return [
+            f"host memory: {whole.out_bytes / 1e9:.3g} GB out, {whole.in_bytes / 1e9:.3g} GB in, {whole.loaded_tokens:,} tokens "
+            f"not computed again ({whole.loaded_tokens / max(1, prompts):.1%} of all prompts', "
+            f"{whole.tokens_per_byte * 1e6:.3g} for each MB moved), {whole.saved_s:.3g} s of prefill spared"
+            + ("; harmful: bytes moved, no time won" if whole.harmful else "")
+        ]

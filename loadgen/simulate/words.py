@@ -1,6 +1,7 @@
 """A layout in the words of `tandem up`, with a few more that only a simulation understands."""
 
 import math
+import re
 import shlex
 from collections.abc import Callable
 from functools import partial
@@ -15,6 +16,7 @@ from decode_pool.ledger import Ledger
 from engine.base import WorkerIdentity
 from engine.simulated.cost import DoesNotFitError, UnknownProfileError
 from engine.simulated.cost.table import TableError
+from engine.simulated.host_memory import HostTier
 from engine.simulated.setup import set_up
 from gateway.policy.control.controller import controller_of
 from gateway.policy.roles import Aims, Fluid
@@ -27,6 +29,7 @@ from tandem.cli.up import configuration, up
 from tandem.config import TandemConfig
 
 _OWN = "Simulation"
+_HOST = re.compile(r"(\d+(?:\.\d+)?)GiB:(\d+(?:\.\d+)?)GBps")
 
 Fail = Annotated[
     list[str] | None,
@@ -65,6 +68,15 @@ FluidAims = Annotated[
         rich_help_panel=_OWN,
     ),
 ]
+HostMemory = Annotated[
+    str,
+    typer.Option(
+        "--host-memory",
+        metavar="SIZE:RATE",
+        help="Beside each worker, for evicted KV, such as 512GiB:50GBps.",
+        rich_help_panel=_OWN,
+    ),
+]
 Node = Annotated[
     int, typer.Option("--gpus-per-node", min=1, metavar="N", help="GPUs that share NVLink.", rich_help_panel=_OWN)
 ]
@@ -81,6 +93,7 @@ def _own(
     gpus_per_node: Node = 8,
     controlled: Controlled = False,
     fluid: FluidAims = "",
+    host_memory: HostMemory = "",
 ) -> None:
     """The words that `tandem up` does not have."""
 
@@ -123,7 +136,17 @@ def parse_layout(words: str, client_timeout_s: float = 600.0) -> Layout:
         start_s=given["start"],
         client_timeout_s=client_timeout_s,
         changes=tuple(changes),
+        host=_host(words, given["host_memory"]),
     )
+
+
+def _host(words: str, text: str) -> HostTier | None:
+    if not text:
+        return None
+    match = _HOST.fullmatch(text)
+    if match is None or not float(match[1]) or not float(match[2]):
+        raise LoadgenError(f"sim:{words}: --host-memory {text} is not SIZE:RATE, such as 512GiB:50GBps")
+    return HostTier(float(match[1]) * 2**30, float(match[2]) * 1e9)
 
 
 def _roles(words: str, text: str) -> Callable[[Callable[[], float]], Fluid] | None:

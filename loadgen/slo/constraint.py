@@ -48,8 +48,8 @@ def _itl_s(metric: str, result: Result) -> float | None:
     gaps = result.token_gaps_s()
     if not gaps.size:
         return None
-    if metric == "itl_mean":
-        return float(gaps.mean())
+    if metric == "itl_mean":  # gaps add up to the stream
+        return float(result.chunk_s[-1] - result.chunk_s[0]) / gaps.size
     if metric == "itl_max":
         return float(gaps.max())
     if metric == "itl_top10":

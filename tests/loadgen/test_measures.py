@@ -7,6 +7,7 @@ import pytest
 
 from loadgen.failure import LoadgenError
 from loadgen.measure.cost import Price, cost_of
+from loadgen.measure.distribution import Distribution
 from loadgen.measure.interval import mean_interval, paired_difference, share_over_time, t95, wilson
 from loadgen.measure.measures import Measures, Setting, measure, peak_concurrency
 from loadgen.measure.saturation import detect
@@ -174,3 +175,11 @@ def test_measures_of_nothing_are_empty_not_an_error() -> None:
     assert m.overall.attainment is None
     assert m.goodput.requests_ps == 0
     assert "no request was sent" in m.invalid
+
+
+@pytest.mark.parametrize("counts", [[1], [3], [1, 1], [5, 1, 7, 2], [1000, 1, 1, 1]])
+def test_a_weighed_distribution_is_that_of_its_values_written_out(counts: list[int]) -> None:
+    values = np.array([float(n * n) for n in range(1, len(counts) + 1)])
+    written = np.repeat(values, counts)
+    weighed = Distribution.weighed(values, np.array(counts), float(written.sum()))
+    assert weighed.as_dict() == pytest.approx(Distribution.of(written).as_dict())

@@ -1,14 +1,18 @@
 """Virtual time in strides equals virtual time step by step, exactly."""
 
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.simulated.cost.linear import LinearCost
-from engine.simulated.job import Event, Job
+from engine.simulated.host_memory import HostTier
+from engine.simulated.job import Event, Job, Kind
 from engine.simulated.limits import Limits
+from engine.simulated.sequence import Sequence
 from engine.simulated.virtual import VirtualEngine
 from engine.simulated.waiting import Policy
 from tests.engine.simulated.timeline import Timeline
@@ -20,6 +24,10 @@ COSTS = st.sampled_from(
         LinearCost(context_token_s=3e-5),
     ]
 )
+
+
+#: In blocks, as a block is a byte there; the slow one is hardly ever quicker than computing again.
+HOSTS = st.sampled_from((None, None, HostTier(12, 1e6, 0.0), HostTier(1000, 1e6, 1e-6), HostTier(1000, 500.0, 0.0)))
 
 
 @st.composite
@@ -70,6 +78,9 @@ def same(one: VirtualEngine, other: VirtualEngine) -> None:
     assert one.counters == other.counters
     assert lru(one) == lru(other)
     assert one.scheduler.pool.used == other.scheduler.pool.used == 0
+    if one.host is not None and other.host is not None:
+        assert one.host.counters == other.host.counters
+        assert one.host.used_bytes == other.host.used_bytes
 
 
 @settings(max_examples=80, deadline=None)
@@ -77,7 +88,8 @@ def same(one: VirtualEngine, other: VirtualEngine) -> None:
 def test_strides_and_single_steps_agree_on_every_event_time_and_block(data: st.DataObject, cost: LinearCost) -> None:
     bounds = data.draw(limits())
     arrivals, aborts = data.draw(workload(bounds))
-    strides, steps = Timeline(arrivals, aborts), Timeline(arrivals, aborts)
+    host = data.draw(HOSTS)
+    strides, steps = Timeline(arrivals, aborts, host=host), Timeline(arrivals, aborts, host=host)
     fast = strides.run(bounds, cost, closed_form=True)
     slow = steps.run(bounds, cost, closed_form=False)
     assert strides.log == steps.log
@@ -89,17 +101,52 @@ def test_strides_and_single_steps_agree_on_every_event_time_and_block(data: st.D
 def test_moving_sequences_together_changes_nothing(data: st.DataObject, cost: LinearCost) -> None:
     bounds = data.draw(limits())
     arrivals, aborts = data.draw(workload(bounds))
-    together, alone = Timeline(arrivals, aborts), Timeline(arrivals, aborts)
+    host = data.draw(HOSTS)
+    together, alone = Timeline(arrivals, aborts, host=host), Timeline(arrivals, aborts, host=host)
     cohort = together.run(bounds, cost, together=True)
     single = alone.run(bounds, cost, together=False)
     assert [sorted_at(together.log), cohort.counters] == [sorted_at(alone.log), single.counters]
     same(cohort, single)
 
 
+class Clocked(VirtualEngine):
+    """Notes the time of every token, as long as answers are sampled one by one."""
+
+    def __init__(self, *given: Any, **settings: Any) -> None:
+        super().__init__(*given, **settings)
+        self.times_s: dict[str, list[float]] = {}
+
+    def _sampled(self, sequence: Sequence) -> bool:
+        self.times_s.setdefault(sequence.request_id, []).append(self.now_s)
+        return super()._sampled(sequence)
+
+
+@settings(max_examples=80, deadline=None)
+@given(data=st.data(), cost=COSTS)
+def test_gaps_are_those_between_the_times_of_tokens(data: st.DataObject, cost: LinearCost) -> None:
+    bounds = data.draw(limits())
+    arrivals, aborts = data.draw(workload(bounds))
+    host = data.draw(HOSTS)
+    fast = Timeline(arrivals, aborts, host=host)
+    fast.run(bounds, cost)
+    slow = Timeline(arrivals, aborts, kind=Clocked, host=host)
+    truth = slow.run(bounds, cost, closed_form=False, together=False)
+    assert isinstance(truth, Clocked)
+    for event in (one for log in (fast.log, slow.log) for one in log if one.kind is Kind.FINISHED):
+        times_s = truth.times_s[event.request_id]
+        wanted = sorted(after - before for before, after in pairwise(times_s))
+        assert event.gaps is not None
+        assert len(event.gaps) == len(wanted)
+        np.testing.assert_allclose(event.gaps.each_s(), wanted, rtol=0.0051, atol=1e-9)
+        assert event.gaps.longest_s == pytest.approx(max(wanted, default=0.0), abs=1e-12)
+        assert event.gaps.total_s == pytest.approx(times_s[-1] - times_s[0], abs=1e-12)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "claim",
     [
+        test_gaps_are_those_between_the_times_of_tokens,
         test_strides_and_single_steps_agree_on_every_event_time_and_block,
         test_moving_sequences_together_changes_nothing,
     ],

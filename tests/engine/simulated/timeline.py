@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from engine.simulated.cost import StepCost
+from engine.simulated.host_memory import HostMemory, HostTier
 from engine.simulated.job import Event, Job, Kind
 from engine.simulated.limits import Limits
 from engine.simulated.time_account import TimeAccount
@@ -22,9 +23,19 @@ class Timeline:
     log: list[Event] = field(default_factory=list)
     turns: int = 0
     account: TimeAccount | None = None
+    kind: type[VirtualEngine] = VirtualEngine
+    host: HostTier | None = None
 
     def run(self, limits: Limits, cost: StepCost, *, closed_form: bool = True, together: bool = True) -> VirtualEngine:
-        engine = VirtualEngine(limits, cost, account=self.account, closed_form=closed_form, together=together)
+        engine = self.kind(
+            limits,
+            cost,
+            account=self.account,
+            gaps=True,
+            host=None if self.host is None else HostMemory(self.host, cost, limits.block_size, 1),
+            closed_form=closed_form,
+            together=together,
+        )
         numbers = iter(range(10**9))
         outside: list[tuple[float, int, str, str | Job]] = []
         for at, job in self.arrivals:

@@ -140,7 +140,7 @@ def test_thresholds_follow_the_prompts() -> None:
     assert thresholds_of(question().sample) == (16, 993)
 
 
-@pytest.mark.parametrize("limits", ["itl_p99:50", "ttft:0", ""])
+@pytest.mark.parametrize("limits", ["ttft:0", ""])
 def test_limits_that_a_simulation_cannot_judge_are_refused(limits: str) -> None:
     with pytest.raises(LoadgenError):
         Question(Catalogue().mix(["azure-conv"]), build_policy([limits]))

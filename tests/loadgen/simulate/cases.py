@@ -4,6 +4,7 @@ import random
 from dataclasses import dataclass, replace
 from functools import partial
 
+from engine.simulated.host_memory import HostTier
 from gateway.policy.control.controller import controller_of
 from gateway.policy.roles import Aims, Fluid
 from loadgen.demand import Demand
@@ -22,7 +23,7 @@ class Case:
 
 
 def case(seed: int) -> Case:
-    rng = random.Random(seed)
+    rng, rng_host = random.Random(seed), random.Random(f"host {seed}")
     prefill, decode, colocated = rng.choice(
         [(1, 1, 0), (2, 2, 0), (0, 0, 1), (0, 0, 3), (1, 1, 1), (2, 0, 2), (1, 3, 0)]
     )
@@ -52,6 +53,7 @@ def case(seed: int) -> Case:
         changes=tuple(changes),
         controller=controller_of if seed % 4 == 0 else None,
         roles=partial(Fluid, Aims(0.2, 0.02)) if seed % 3 == 1 else None,
+        host=HostTier(rng_host.choice([5e5, 1e9]), rng_host.choice([1e8, 1e10])) if rng_host.random() < 0.4 else None,
     )
     demands = [_demand(rng) for _ in range(rng.randrange(1, 40))]
     if rng.random() < 0.3:

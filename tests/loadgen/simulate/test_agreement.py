@@ -31,11 +31,18 @@ def _agrees(drawn: Case) -> None:
         if result.stages_s:
             assert all(seconds >= -1e-9 for _, seconds in result.stages_s), result
             assert sum(seconds for _, seconds in result.stages_s) == pytest.approx(result.e2e_s)
+        if result.completed:
+            assert result.gaps is not None
+            assert result.first_s is not None
+            assert len(result.gaps) == result.output_tokens - 1
+            assert result.gaps.total_s == pytest.approx(result.end_s - result.first_s)
+            assert result.gaps.longest_s == result.token_gaps_s().max(initial=0.0)
     slow = simulate(replace(drawn.layout, closed_form=False), drawn.schedule)
     assert slow.results == fast.results
     assert slow.telemetry == fast.telemetry
     assert (slow.moved_bytes, slow.handoffs) == (fast.moved_bytes, fast.handoffs)
     assert slow.preemptions == fast.preemptions
+    assert [worker.host for worker in slow.workers] == [worker.host for worker in fast.workers]
 
 
 def test_the_same_again_is_the_same() -> None:
@@ -45,7 +52,7 @@ def test_the_same_again_is_the_same() -> None:
 
 def test_the_cases_reach_every_path_and_ending() -> None:
     """Else the agreement above says less than it seems to."""
-    paths, endings, reasons, preempted = set(), set(), set(), 0
+    paths, endings, reasons, preempted, loads = set(), set(), set(), 0, 0
     for seed in range(60):
         drawn = case(seed)
         outcome = simulate(drawn.layout, drawn.schedule)
@@ -53,7 +60,9 @@ def test_the_cases_reach_every_path_and_ending() -> None:
         endings |= {result.ending.value for result in outcome.results}
         reasons |= {result.reason for result in outcome.results}
         preempted += outcome.preemptions
+        loads += sum(worker.host.loads for worker in outcome.workers if worker.host is not None)
     assert paths >= {"remote", "local", "colocated"}
     assert endings == {"completed", "rejected", "failed", "abandoned", "cancelled"}
     assert reasons >= {"queue_full", "queue_timeout", "worker_lost", "patience", "plan"}
     assert preempted
+    assert loads

@@ -7,6 +7,7 @@ import pytest
 from loadgen.demand import Demand
 from loadgen.simulate import Layout, Overheads, simulate
 from loadgen.simulate.simulation import Simulation
+from loadgen.slo.constraint import value_ms
 from tests.loadgen.simulate.build import BLOCK, COST, LINK, layout, nothing_left, opened
 
 OVER = Overheads(0.002, 0.003, 0.004)
@@ -35,6 +36,17 @@ def test_handed_off_with_the_first_token_shown_at_once() -> None:
     assert took["transfer"] == pytest.approx(transfer_s)
     assert took["decode_queue"] == pytest.approx(OVER.decode_s)
     assert took["decode"] == pytest.approx(decode_s)
+
+
+def test_the_hand_off_is_the_longest_gap_between_tokens() -> None:
+    one = replace(layout(1, 1), overheads=OVER)
+    (result,) = simulate(one, opened([(0.0, Demand(100, 11))])).results
+    gaps = result.token_gaps_s()
+    steps_s = [COST.step_s(1, 101 + n) for n in range(10)]
+    assert gaps[-1] == pytest.approx(OVER.decode_s + LINK.transfer_s(7 * BLOCK_BYTES) + steps_s[0])
+    assert gaps[:-1] == pytest.approx(steps_s[1:], rel=0.005)
+    assert value_ms("itl_max", result) == pytest.approx(gaps[-1] * 1e3)
+    assert value_ms("itl_mean", result) == pytest.approx(value_ms("tpot", result))
 
 
 def test_at_a_block_boundary_the_decode_worker_draws_the_first_token() -> None:
