@@ -28,6 +28,12 @@ class Ends:
         """An answer with so many tokens left."""
         heapq.heappush(self._heap, (self._scheduler.cohort.clock + left, sequence.arrival, sequence))
 
+    def sooner(self, sequence: Sequence) -> None:
+        """An answer's limit has come down while it goes on."""
+        end = self._end_of(sequence)
+        if end is not None:
+            heapq.heappush(self._heap, (end, sequence.arrival, sequence))
+
     def next(self) -> int:
         """The clock of the cohort at which its next answer ends."""
         while (entry := self._heap[0])[0] != (end := self._end_of(entry[2])):

@@ -110,6 +110,22 @@ class VirtualEngine:
             self.scheduler.end(live.sequence)
         self._dirty = True
 
+    def hand_over(self, request_id: str, at_s: float) -> bool:
+        """A request that decodes ends at its next token, or the one after that where a KV block ends, and is HELD; False: it
+        has not begun, or ends by itself by then, and goes on as it was."""
+        self._cut(at_s)
+        live = self._live.get(request_id)
+        if live is None or live.sequence.status is not Status.RUNNING or not live.sequence.answering:
+            return False
+        limit = live.sequence.total + 1
+        if (limit - 1) % self.scheduler.limits.block_size == 0:
+            limit += 1
+        if limit >= live.limit:
+            return False
+        live.limit, live.job = limit, replace(live.job, hold=True)
+        self._ends.sooner(live.sequence)
+        return True
+
     def release(self, request_id: str, at_s: float) -> None:
         """Frees what a HELD request keeps."""
         self._cut(at_s)

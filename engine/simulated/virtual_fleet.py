@@ -90,6 +90,11 @@ class VirtualFleet:
         if not under_way:
             self._decline(engine, request_id)
 
+    def hand_over(self, engine: str, request_id: str) -> bool:
+        taken = self.engines[engine].hand_over(request_id, self.now_s)
+        self._touch(engine)
+        return taken
+
     def release(self, engine: str, request_id: str) -> None:
         self.engines[engine].release(request_id, self.now_s)
         self._touch(engine)
