@@ -148,7 +148,7 @@ class Expected:
         one = candidate if alone else replace(candidate, answers=1, shared_blocks=0)
         moments = self.book.moments_of(one)
         for name in names:
-            answer = replace(one, request_id=name)
+            answer = one.named(name)
             self._answers[name] = _Answer(answer, request.prompt_tokens)
             self.book.admit(answer, moments)
 

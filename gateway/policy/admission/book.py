@@ -180,7 +180,7 @@ class KvBook:
         lengths, known = candidate.estimate.lengths, self._latest.get(kin)
         if known is not None and known.says(lengths, limit):
             return
-        self._latest[kin] = Latest(np.asarray(lengths, dtype=np.float64), limit)
+        self._latest[kin] = Latest.of(lengths, limit)
         self._told.add(kin)
 
     def moments_of(self, candidate: Candidate) -> Floats:

@@ -32,6 +32,19 @@ class Candidate:
     shared_blocks: int = 0
     kin: Hashable = None
 
+    def named(self, request_id: str) -> "Candidate":
+        return Candidate(
+            request_id,
+            self.prompt_tokens,
+            self.estimate,
+            self.limit_tokens,
+            self.arrival_steps,
+            self.generated_tokens,
+            self.answers,
+            self.shared_blocks,
+            self.kin,
+        )
+
 
 @dataclass(slots=True)
 class Rows:

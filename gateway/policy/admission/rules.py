@@ -9,7 +9,7 @@ import numpy as np
 
 from gateway.policy.admission.book import KvBook
 from gateway.policy.admission.past_future import draw, peak_blocks
-from gateway.policy.admission.risk import Budget, M, Outlook
+from gateway.policy.admission.risk import Budget, M, Outlook, highest
 from gateway.policy.admission.rows import Candidate
 from gateway.policy.estimate.estimate import LEVELS, Floats
 
@@ -190,7 +190,7 @@ class ErrorBudget:
         book.freshen()
         mine = book.moments_of(candidate)
         outlook = book.outlook_of(book.totals + mine, self.budget)
-        needed = float(mine[M.MEAN].max())
+        needed = highest(mine[M.MEAN])
         if outlook.headroom_blocks >= 0.0:
             return Decision(Verdict.ADMIT, needed, outlook)
         if alone(mine, book.blocks_total) >= self.never_at:
