@@ -12,11 +12,12 @@ import orjson
 
 from loadgen.arms.url import ClientSettings
 from loadgen.arrivals.process import Arrivals, Kind
-from loadgen.cli.options import ClientOptions, JudgeOptions, LoadOptions
+from loadgen.cli.options import ClientOptions, JudgeOptions, LoadOptions, OutputOptions
 from loadgen.client.target import Target
 from loadgen.client.vocabulary import LocalTokenizer
 from loadgen.experiment import Experiment
 from loadgen.failure import LoadgenError
+from loadgen.folder import need_writable
 from loadgen.measure.cost import Price
 from loadgen.slo.policy import build_policy
 from loadgen.slo.presets import AnyPolicy, preset
@@ -113,6 +114,10 @@ def _body(text: str) -> dict[str, Any]:
 def check_gpus(gpus: float | None) -> None:
     if gpus is not None and not 0 < gpus < float("inf"):
         raise LoadgenError(f"--gpus {gpus:g} must be above 0")
+
+
+def check_output(output: OutputOptions) -> None:
+    need_writable(folder(output.out, "results"))
 
 
 def rates(text: str) -> list[float]:

@@ -94,6 +94,7 @@ def command(
     settings = build.settings(client, local)
     made = [make_arm(name, where, counts.get(name), client, settings) for name, where in parts]
     check_equal(made, allow_unequal=allow_unequal)
+    build.check_output(output)
     session = Session(output.quiet)
     found: list[dict[str, Any]] = []
 

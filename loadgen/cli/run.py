@@ -57,6 +57,7 @@ def command(
     experiment = build.experiment(load, judge, local, rates[0])
     build.check_gpus(gpus)
     one = make_arm("target", target, gpus, client, build.settings(client, local))
+    build.check_output(output)
     session = Session(output.quiet)
 
     async def main(session: Session) -> None:

@@ -76,6 +76,7 @@ def command(
     check_reference(experiment, limits[:3])
     build.check_gpus(gpus)
     one = make_arm("target", target, gpus, client, build.settings(client, local))
+    build.check_output(output)
     session = Session(output.quiet)
     found: list[dict[str, Any]] = []
 

@@ -65,6 +65,7 @@ def command(
     if not timeout > 0:
         raise LoadgenError("--timeout must be above 0")
     arm = VirtualArm("simulated", parse_layout(layout.removeprefix(_PREFIX), timeout), gpus)
+    build.check_output(output)
     session = Session(output.quiet)
 
     async def main(session: Session) -> None:

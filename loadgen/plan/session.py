@@ -8,6 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from loadgen.folder import need_writable
 from loadgen.plan.crew import Crew
 from loadgen.plan.files import write_plan
 from loadgen.plan.lines import Lines
@@ -22,6 +23,7 @@ _WIDTH = 150
 
 def run_plan(words: Words, jobs: int, budget_s: float | None, out: Path, quiet: bool) -> Planned:
     """Raises LoadgenError."""
+    need_writable(out)
     question = asked(words)
     with Crew(jobs, budget_s) as crew, _watching(quiet) as watch:
         planned = make_plan(question, crew, watch)

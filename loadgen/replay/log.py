@@ -143,6 +143,8 @@ def _logged(row: dict[str, Any]) -> Demand:
 
 
 def _scheduled(name: str, demands: list[Demand], wanted: Wanted) -> Schedule:
+    if not wanted.time_scale > 0:
+        raise LoadgenError(f"--time-scale {wanted.time_scale:g} must be above 0")
     rows = sorted(demands, key=lambda d: d.at_s or 0.0)
     origin_s = rows[0].at_s or 0.0
     times = [((d.at_s or 0.0) - origin_s) / wanted.time_scale for d in rows]
@@ -151,6 +153,8 @@ def _scheduled(name: str, demands: list[Demand], wanted: Wanted) -> Schedule:
         for at_s, demand in zip(times, rows, strict=True)
         if wanted.duration_s is None or at_s < wanted.duration_s
     ][: wanted.requests]
+    if not kept:
+        raise LoadgenError(f"--duration {wanted.duration_s:g} is too short: no request is left")
     requests = tuple(Planned(index, at_s, demand) for index, (at_s, demand) in enumerate(kept))
     return Schedule(requests, kept[-1][0], Arrivals(Kind.REPLAY, time_scale=wanted.time_scale), wanted.seed)
 
@@ -163,6 +167,6 @@ def _workload(words: str, wanted: Wanted) -> Recorded:
     if not timed and wanted.requests is None and wanted.duration_s is None:
         raise LoadgenError("say how much: --requests N or --duration S")
     kind = Kind.REPLAY if timed else Kind.POISSON
-    arrivals = Arrivals(kind, rate=wanted.rate or 1.0, time_scale=wanted.time_scale)
+    arrivals = Arrivals(kind, rate=1.0 if wanted.rate is None else wanted.rate, time_scale=wanted.time_scale)
     plan = Plan(mix, arrivals, wanted.seed, wanted.requests, wanted.duration_s)
     return Recorded(build(plan), tuple(mix.notes()))

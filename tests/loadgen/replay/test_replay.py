@@ -72,6 +72,25 @@ def test_the_share_to_replay_can_be_cut_and_hurried(tmp_path: Path) -> None:
     assert read(log, Wanted(time_scale=2)).schedule.requests[2].at_s == pytest.approx(0.01)
 
 
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        (Wanted(time_scale=0), "--time-scale 0 must be above 0"),
+        (Wanted(time_scale=float("nan")), "must be above 0"),
+        (Wanted(duration_s=0), "--duration 0 is too short"),
+    ],
+)
+def test_a_share_without_requests_is_one_line(tmp_path: Path, wanted: Wanted, said: str) -> None:
+    log = written(tmp_path / "requests.jsonl", [row(at) for at in range(3)])
+    with pytest.raises(LoadgenError, match=said):
+        read(log, wanted)
+
+
+def test_a_rate_of_nothing_is_not_taken_for_none() -> None:
+    with pytest.raises(LoadgenError, match="rate 0 is not a positive number"):
+        read("fixed isl=10 osl=5", Wanted(rate=0, requests=7))
+
+
 def test_a_trace_and_a_family_are_workloads(tmp_path: Path) -> None:
     trace = tmp_path / "t.csv"
     trace.write_text("arrival_s,input_tokens,output_tokens\n0,10,5\n3,20,6\n")
