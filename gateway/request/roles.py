@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from math import inf
 from typing import Self
 
 from gateway.cluster.cluster import Cluster
@@ -94,8 +95,9 @@ class Roles:
             return None
         knobs = Knobs(
             leans=not fluid.leaning,
-            largest_chunk_tokens=fluid.chunk_tokens,
+            largest_step_tokens=fluid.chunk_tokens,
             smallest_chunk_tokens=fluid.chunk_tokens,
+            late_share=inf,
             first_tokens=config.handoff_after_tokens,
         )
         policy = Fluid(Aims(fluid.ttft_ms / 1e3, fluid.tpot_ms / 1e3), clock, knobs)

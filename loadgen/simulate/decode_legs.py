@@ -53,7 +53,7 @@ class DecodeLegs:
             leg.submitted = True
             shared = flight.bid.prefix.hashes(worker.pool.limits.block_size)
             wanted = flight.output_tokens - flight.carried
-            job = Job(leg.name, leg.tokens, wanted, shared, flight.bid.priority)
+            job = Job(leg.name, leg.tokens, wanted, shared, self._ground.priority(flight))
             self._ground.submit(worker, job)
             return
         flight.pull = Pull(worker.gate, lambda: self._pull(flight, leg, held))

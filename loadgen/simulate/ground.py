@@ -42,6 +42,11 @@ class Ground:
         self.flights[name] = flight
         return leg
 
+    def priority(self, flight: Flight) -> int:
+        """Of its prompt: one that fluid roles expect too late goes behind those that may be in time."""
+        late = self.roles is not None and self.roles.policy.late(flight.bid.request_id)
+        return flight.bid.priority + late
+
     def submit(self, worker: SimWorker, job: Job) -> None:
         if self.roles is not None:
             self.roles.attend(worker)

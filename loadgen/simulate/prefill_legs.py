@@ -59,7 +59,7 @@ class PrefillLegs:
         if worker.role.decodes and self._ground.fleet.layout.admission:
             self._ground.desk().look_again()
         shared = flight.bid.prefix.hashes(worker.pool.limits.block_size)
-        job = Job(leg.name, leg.tokens, 1, shared, flight.bid.priority, hold=True)
+        job = Job(leg.name, leg.tokens, 1, shared, self._ground.priority(flight), hold=True)
         self._ground.submit(worker, job)
 
     def over(self, flight: Flight, leg: Leg) -> None:

@@ -23,6 +23,7 @@ class Roles:
         self._looking = False
 
     def taken(self, key: str, placement: Placement, need: Need, cached_tokens: int) -> None:
+        self._read(self._fleet.worker(placement.prefill_id or placement.worker_id))
         self.policy.taken(key, placement, need, cached_tokens)
         if not self._looking:
             self._looking = True
@@ -39,19 +40,23 @@ class Roles:
 
     def attend(self, worker: SimWorker) -> None:
         """Reads the worker's steps and sets its budget."""
+        self._read(worker)
+        policy = self.policy
+        self._fleet.engines.limit_step(worker.name, policy.budget(worker.name), policy.chunk_tokens(worker.name))
+
+    def _read(self, worker: SimWorker) -> None:
         engine = self._fleet.settled(worker)
         totals = engine.totals.told()
-        key, policy = (worker.name, worker.epoch), self.policy
+        key = (worker.name, worker.epoch)
         before = self._seen.get(key, _NOTHING)
         self._seen[key] = totals
-        policy.stepped(worker.name, totals.since(before))
-        self._fleet.engines.limit_step(worker.name, policy.budget(worker.name), policy.chunk_tokens(worker.name))
+        self.policy.stepped(worker.name, totals.since(before))
 
     def _look_later(self) -> None:
         self._fleet.engines.at(self._fleet.now_s + self.policy.knobs.look_s, self._look)
 
     def _look(self) -> None:
-        busy = [w for w in self._fleet.workers.values() if self.policy.book(w.name).backlog_tokens]
+        busy = [w for w in self._fleet.workers.values() if self.policy.book(w.name).backlog]
         for worker in busy:
             self.attend(worker)
         self._looking = bool(busy)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from heapq import nsmallest
 from math import inf
 
+from gateway.policy.roles.backlog import Backlog
 from gateway.policy.roles.knobs import Aims, Knobs
 from gateway.policy.roles.law import StepLaw
 from proto.worker import StepTotals
@@ -20,19 +21,21 @@ class Answer:
 
 @dataclass(slots=True)
 class Book:
-    """Of the prompts: `backlog_tokens` are still to be computed. Of the answers: those in `decoding` do, `coming` will;
+    """Of the prompts: `backlog` is still to be computed. Of the answers: those in `decoding` do, `coming` will;
     `handed` has the tokens of those that others hand over. `context_tokens` is the KV that all hold on the mean over
     their lives."""
 
-    backlog_tokens: int = 0
+    backlog: Backlog = field(default_factory=Backlog)
     coming: int = 0
     context_tokens: float = 0.0
     handed: dict[str, float] = field(default_factory=dict)
     decoding: dict[str, Answer] = field(default_factory=dict)
     steps: int = 0
+    budget: int = 0  # tokens of a step, as the worker was told last
     _looked_s: float = 0.0
     _fresh: list[tuple[Answer, float]] = field(default_factory=list)  # who began since the last look, and when
     _step_s: float | None = None  # what the most pressed answer allows, as of the last look; None when not known
+    _step_tokens: int | None = None
 
     @property
     def answers(self) -> int:
@@ -52,7 +55,7 @@ class Book:
         self.context_tokens += context_tokens
         if handed:
             self.handed[key] = max(1.0, output_tokens - 1)
-            self._step_s = None
+            self._changed()
 
     def begin(self, key: str, first_s: float, output_tokens: float, now_s: float) -> None:
         """A coming answer decodes from now on."""
@@ -60,14 +63,14 @@ class Book:
         self.handed.pop(key, None)
         one = self.decoding[key] = Answer(first_s, max(1.0, output_tokens - 1), self.steps)
         self._fresh.append((one, now_s))
-        self._step_s = None
+        self._changed()
 
     def leave(self, key: str, context_tokens: float) -> None:
         if self.decoding.pop(key, None) is None:
             self.coming -= 1
             self.handed.pop(key, None)
         self.context_tokens -= context_tokens
-        self._step_s = None
+        self._changed()
 
     def stepped(self, steps: StepTotals, now_s: float) -> None:
         """Everyone who decoded through the window has one token a step more, who came in between his share of it."""
@@ -75,9 +78,10 @@ class Book:
             for one, since_s in self._fresh:
                 one.begun += steps.count * max(0.0, since_s - self._looked_s) / (now_s - self._looked_s)
             self._fresh.clear()
+        self.backlog.computed(steps.chunk_tokens)
         self.steps += steps.count
         self._looked_s = now_s
-        self._step_s = None
+        self._changed()
 
     def step_s(self, law: StepLaw, aims: Aims, knobs: Knobs) -> float:
         """How long a step may take so that nearly every answer keeps its mean. What it has saved it may spend soon, as long
@@ -100,19 +104,34 @@ class Book:
             return nsmallest(int(knobs.pressed_share * len(able)) + 1, able)[-1]
         return aim_s if self.decoding else inf
 
+    def step_tokens(self, law: StepLaw, aims: Aims, knobs: Knobs) -> int:
+        """Tokens of the next step, of prompts and answers."""
+        if self._step_tokens is None:
+            answers = self.answers + len(self.handed)
+            least = answers + knobs.smallest_chunk_tokens
+            if knobs.bounds_chunks:
+                may_s, most = self.step_s(law, aims, knobs), knobs.largest_step_tokens
+                slack = knobs.size_slack if self.decoding else 0.0  # who decodes nothing has nothing from shorter steps
+                least = max(least, law.fastest(may_s, answers, self.reading_tokens, most, slack))
+            self._step_tokens = least
+        return self._step_tokens
+
     def chunk_tokens(self, law: StepLaw, aims: Aims, knobs: Knobs) -> int:
         """Prompt tokens of the next step."""
-        may_s = self.step_s(law, aims, knobs)
-        if may_s == inf:
-            return knobs.largest_chunk_tokens
-        tokens = law.chunk_within(may_s, self.answers, self.reading_tokens)
-        return int(min(max(tokens, knobs.smallest_chunk_tokens), knobs.largest_chunk_tokens))
+        return self.step_tokens(law, aims, knobs) - self.answers - len(self.handed)
 
     def first_token_s(self, tokens: int, law: StepLaw, aims: Aims, knobs: Knobs) -> float:
-        """When a prompt of so many uncached tokens would be computed here, after those in hand."""
-        chunk = self.chunk_tokens(law, aims, knobs)
-        steps = (self.backlog_tokens + tokens) / chunk
-        return steps * law.step_s(self.answers, self.reading_tokens, chunk)
+        """When a prompt of so many uncached tokens would be computed here, after those in hand that go before it, or after half
+        of a step of the answers."""
+        chunk, ahead = self.chunk_tokens(law, aims, knobs), self.backlog.ahead(tokens)
+        whole, rest = divmod(ahead + tokens, chunk)
+        answers, context = self.answers, self.reading_tokens
+        wait_s = law.step_s(answers, context) / 2 if answers and not ahead else 0.0
+        last_s = law.step_s(answers, context, rest) if rest else 0.0
+        return wait_s + whole * law.step_s(answers, context, chunk) + last_s
+
+    def _changed(self) -> None:
+        self._step_s = self._step_tokens = None
 
 
 def handed_aim_s(haste: float, aims: Aims, knobs: Knobs) -> float:

@@ -28,7 +28,7 @@ from proto.worker import Role, StepTotals
 _SHARPNESS = 4
 #: Ways that a placement tells of, the best first.
 _TOLD = 6
-#: What a step may hold beside the answers and one prompt's chunk.
+#: What one prompt's chunk leaves of a step where answers are handed over.
 _SPARE_TOKENS = 16
 
 
@@ -41,6 +41,7 @@ class _Trip:
     uncached_tokens: int
     context_tokens: float
     output_tokens: float
+    late: bool = False
     first_s: float | None = None
     decoding: bool = False
 
@@ -88,10 +89,11 @@ class Fluid:
         uncached = max(1, need.prompt_tokens - cached_tokens)
         output, context = _output(need), _context(need)
         trip = _Trip(placement.worker_id, placement.prefill_id or placement.worker_id, uncached, context, output)
+        trip.late = self._first_token_s(trip.prefill, uncached) > self.knobs.late_share * self.aims.ttft_s
         self._trips[key] = trip
         if arrives:
             self._demand.arrived(self._clock(), need.prompt_tokens, uncached, output)
-        self.book(trip.prefill).backlog_tokens += uncached
+        self.book(trip.prefill).backlog.add(key, uncached, late=trip.late)
         self.book(trip.decode).enter(key, context, output, handed=trip.handed)
 
     def prefilled(self, key: str) -> None:
@@ -100,7 +102,7 @@ class Fluid:
         if trip is None or trip.first_s is not None:
             return
         trip.first_s = self._clock()
-        self.book(trip.prefill).backlog_tokens -= trip.uncached_tokens
+        self.book(trip.prefill).backlog.done(key)
         if not trip.handed:
             self._decodes(key, trip, trip.first_s)
 
@@ -117,18 +119,19 @@ class Fluid:
         if trip is None:
             return
         if trip.first_s is None:
-            self.book(trip.prefill).backlog_tokens -= trip.uncached_tokens
+            self.book(trip.prefill).backlog.drop(key)
         self.book(trip.decode).leave(key, trip.context_tokens)
 
     def stepped(self, worker_id: str, steps: StepTotals) -> None:
-        self.law.learn(steps)
-        self.book(worker_id).stepped(steps, self._clock())
+        book = self.book(worker_id)
+        self.law.learn(steps, book.budget)
+        book.stepped(steps, self._clock())
 
     def forget(self, workers: Collection[str]) -> None:
         """They are gone. Whoever still has something in hand there keeps its book until then."""
         for worker_id in workers:
             book = self._books.get(worker_id)
-            if book is not None and not book.promised and not book.backlog_tokens:
+            if book is not None and not book.promised and not book.backlog:
                 del self._books[worker_id]
 
     @property
@@ -142,14 +145,26 @@ class Fluid:
 
     # what to do
 
-    def chunk_tokens(self, worker_id: str) -> int:
-        """The most prompt tokens that the worker may compute in a step."""
-        return self.book(worker_id).chunk_tokens(self.law, self.aims, self.knobs)
+    def late(self, key: str) -> bool:
+        """Whether the prompt was not expected in time when it came: it goes behind those that are."""
+        trip = self._trips.get(key)
+        return trip is not None and trip.late
 
     def budget(self, worker_id: str) -> int:
-        """Tokens of all kinds in a step: the chunk, the answers, and a few to spare: where a prompt takes all that there
-        is, an engine does not even begin to load what was handed to it."""
-        return self.book(worker_id).promised + self.chunk_tokens(worker_id) + _SPARE_TOKENS
+        """Tokens of all kinds that the worker may compute in a step, as it is told now."""
+        book = self.book(worker_id)
+        book.budget = book.step_tokens(self.law, self.aims, self.knobs)
+        return book.budget
+
+    def chunk_tokens(self, worker_id: str) -> int:
+        """Those of one prompt: all that the step has for prompts, or half of it where one that is late has begun and others
+        wait. Where answers are handed over it leaves a few: where a prompt takes all that there is, an engine does not even
+        begin to load."""
+        book = self.book(worker_id)
+        chunk = self._chunk_tokens(book)
+        if book.backlog.shared:
+            chunk = -(-chunk // 2)
+        return max(1, chunk - _SPARE_TOKENS) if book.handed else chunk
 
     def place(
         self, need: Need, fleet: Fleet, rules: Rules, avoid: Collection[str] = (), never: Collection[str] = ()
@@ -196,7 +211,7 @@ class Fluid:
         if self.knobs.first_tokens < 2:
             return 1
         book = self.book(worker_id)
-        chunk = min(book.backlog_tokens, self.chunk_tokens(worker_id))
+        chunk = min(book.backlog.tokens, self._chunk_tokens(book))
         step_s = self.law.step_s(book.answers + 1, book.reading_tokens + need.prompt_tokens, chunk)
         return self.knobs.first_tokens if step_s <= self.knobs.tpot_share * self.aims.tpot_s else 1
 
@@ -212,12 +227,16 @@ class Fluid:
         """With the answer there, and with so many prompt tokens more: their chunks make the steps of its answers longer.
         Where these cannot be bounded, what they take is spread over an answer."""
         book = self.book(one.worker_id)
-        tokens = book.backlog_tokens + prompt_tokens if book.answers else 0
-        chunk = min(tokens, self.chunk_tokens(one.worker_id)) if self.knobs.bounds_chunks else 0
+        tokens = book.backlog.tokens + prompt_tokens if book.answers else 0
+        chunk = min(tokens, self._chunk_tokens(book)) if self.knobs.bounds_chunks else 0
         step_s = self.law.step_s(book.promised + 1, book.context_tokens + _context(need), chunk)
         if not self.knobs.bounds_chunks:
             step_s += tokens * self.law.token_s * self._haste
         return step_s
+
+    def _chunk_tokens(self, book: Book) -> int:
+        """Of all prompts."""
+        return book.chunk_tokens(self.law, self.aims, self.knobs)
 
     def _first_token_s(self, worker_id: str, tokens: int) -> float:
         return self.book(worker_id).first_token_s(tokens, self.law, self.aims, self.knobs)

@@ -21,8 +21,10 @@ class Knobs:
     rest is for what differs from the mean. `handoff_steps`: what a hand-off takes of an answer's time, in steps of the worker
     that receives it. `credit_tokens`: over how many tokens, at most, an answer spends what it has saved. `pressed_share`: of the
     answers of a worker, those that allow the shortest steps and are passed over.
-    `largest_chunk_tokens`, `smallest_chunk_tokens` bound the prompt tokens of one step; they are equal where engines take
-    no other limit (`bounds_chunks` False).
+    `largest_step_tokens` bounds a step with its answers, `smallest_chunk_tokens` what it has of prompts; they are equal where
+    engines take no other limit (`bounds_chunks` False). `size_slack`: how much slower prompts may be computed in shorter steps.
+    `late_share`: a prompt that is not expected within this multiple of the limit goes behind those that are; infinite where
+    engines keep the order of arrival.
     `first_tokens`: of an answer that is handed over, given before that by a worker that has the time; 1 for none but the first.
 
     `leans` False: nobody ever leans to prefill, so nothing is handed off between fluid workers. `every_s`: how often the split
@@ -37,8 +39,10 @@ class Knobs:
     credit_tokens: float = 64.0
     pressed_share: float = 0.1
     leans: bool = True
-    largest_chunk_tokens: int = 2048
+    largest_step_tokens: int = 2048
     smallest_chunk_tokens: int = 64
+    size_slack: float = 0.02
+    late_share: float = 1.0
     first_tokens: int = 1
     every_s: float = 1.0
     gain: float = 0.1
@@ -47,4 +51,4 @@ class Knobs:
 
     @property
     def bounds_chunks(self) -> bool:
-        return self.smallest_chunk_tokens < self.largest_chunk_tokens
+        return self.smallest_chunk_tokens < self.largest_step_tokens

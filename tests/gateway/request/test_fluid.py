@@ -37,7 +37,7 @@ def roles(one: Fleet) -> Roles:
 
 def books(policy: Fluid) -> dict[str, tuple[int, int, int]]:
     names = ("b0", "b1", "p0", "d0")
-    return {name: (book.backlog_tokens, book.answers, book.coming) for name in names if (book := policy.book(name))}
+    return {name: (len(book.backlog), book.answers, book.coming) for name in names if (book := policy.book(name))}
 
 
 @asynccontextmanager
@@ -51,11 +51,11 @@ async def running(workers: tuple[tuple[str, Role], ...], settings: GatewayConfig
 
 def loaded(one: Fleet, worker_id: str) -> None:
     """The policy believes that the worker has minutes of prompts in hand."""
-    roles(one).policy.book(worker_id).backlog_tokens += 10**6
+    roles(one).policy.book(worker_id).backlog.add("load", 10**6)
 
 
 def unloaded(one: Fleet, worker_id: str) -> None:
-    roles(one).policy.book(worker_id).backlog_tokens -= 10**6
+    roles(one).policy.book(worker_id).backlog.drop("load")
 
 
 async def test_an_idle_fleet_hands_nothing_over_and_spreads_what_comes() -> None:
@@ -96,7 +96,7 @@ async def test_a_worker_that_leans_computes_what_the_other_has_no_time_for() -> 
         assert roles(one).ways == {WayTaken.HANDED: 1, WayTaken.TOGETHER: 1}
         shown = one.lifecycle.policy().roles
         assert shown is not None
-        assert (shown.ways, shown.leaning) == ({"together": 1, "handed": 1, "handed_later": 0}, ("b0",))
+        assert (shown.ways, shown.leaning) == ({"together": 1, "handed": 1, "handed_later": 0, "moved": 0}, ("b0",))
 
 
 async def test_answers_of_several_tokens_first_are_the_same() -> None:
@@ -115,10 +115,10 @@ async def test_a_busy_prefill_worker_hands_over_after_the_first_token() -> None:
     async with running(BOTH, fluid(handoff_after_tokens=8, leaning=["b0"])) as one:
         policy = roles(one).policy
         loaded(one, "b1")
-        policy.book("b0").backlog_tokens += 5000
+        policy.book("b0").backlog.add("load", 5000)
         answer = await one.ask(intent(prompt(40), max_tokens=30, ignore_eos=True))
         assert (answer.record.path, roles(one).ways) == ("remote", {WayTaken.HANDED: 1})
-        policy.book("b0").backlog_tokens -= 5000
+        policy.book("b0").backlog.drop("load")
         unloaded(one, "b1")
 
 

@@ -77,4 +77,4 @@ def test_a_prompt_that_is_over_does_not_come_back_into_the_books(path: Path) -> 
     trip.computing("a")
     trip.prefilled()
     assert [scene.policy.book(name).promised for name in ("a", "b")] == [0, 0]
-    assert [scene.policy.book(name).backlog_tokens for name in ("a", "b")] == [0, 0]
+    assert [len(scene.policy.book(name).backlog) for name in ("a", "b")] == [0, 0]

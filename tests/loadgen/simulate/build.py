@@ -73,4 +73,4 @@ def nothing_left(simulation: Simulation) -> None:
     if fleet.roles is not None:
         for name in fleet.workers:
             book = fleet.roles.policy.book(name)
-            assert (book.backlog_tokens, book.answers, book.coming) == (0, 0, 0), name
+            assert (len(book.backlog), book.answers, book.coming) == (0, 0, 0), name

@@ -1,6 +1,7 @@
 """Which way a prompt goes, and what the books keep."""
 
 from dataclasses import replace
+from math import inf
 
 import pytest
 from hypothesis import given
@@ -103,7 +104,7 @@ def test_prompts_make_no_step_of_an_answer_longer_than_the_aim_unless_it_has_sav
     world = World()
     fluid = world.fluid
     place = Placement("w0", Path.COLOCATED, "")
-    assert fluid.chunk_tokens("w0") == fluid.knobs.largest_chunk_tokens
+    assert fluid.chunk_tokens("w0") == fluid.knobs.largest_step_tokens
     fluid.taken("a", place, LONG)
     fluid.prefilled("a")
     tight = fluid.chunk_tokens("w0")
@@ -120,8 +121,9 @@ def test_an_answer_that_has_just_begun_may_spend_nothing_that_others_have_saved(
     place = Placement("w0", Path.COLOCATED, "")
     fluid.taken("a", place, Need(100, 1000, 1))
     fluid.prefilled("a")
+    usual = fluid.chunk_tokens("w0")
     world.decode("w0", 900, 9.0)
-    assert fluid.chunk_tokens("w0") == fluid.knobs.largest_chunk_tokens
+    assert fluid.chunk_tokens("w0") > 2 * usual
     fluid.taken("b", place, SHORT)
     fluid.prefilled("b")
     assert fluid.law.step_s(2, 2000, fluid.chunk_tokens("w0")) <= 0.05
@@ -178,6 +180,41 @@ def test_one_answer_of_many_that_may_spend_nothing_does_not_hold_back_what_the_o
     assert fluid.chunk_tokens("w0") > 0.9 * rich
 
 
+def test_a_prompt_that_would_be_late_goes_behind_those_that_may_be_in_time() -> None:
+    world = World()
+    place = Placement("w0", Path.COLOCATED, "")
+    for name, tokens in (("a", 3000), ("b", 20_000), ("c", 3000)):
+        world.fluid.taken(name, place, Need(tokens, 10, 1))
+    assert [world.fluid.late(name) for name in "abc"] == [False, True, False]
+
+
+def test_where_engines_keep_the_order_of_arrival_nobody_is_late() -> None:
+    world = World(knobs=Knobs(late_share=inf))
+    world.fluid.taken("a", Placement("w0", Path.COLOCATED, ""), Need(20_000, 10, 1))
+    assert not world.fluid.late("a")
+
+
+def test_a_late_prompt_that_has_begun_leaves_half_of_the_steps_to_others() -> None:
+    world = World()
+    fluid, place = world.fluid, Placement("w0", Path.COLOCATED, "")
+    fluid.taken("late", place, Need(20_000, 10, 1))
+    fluid.stepped("w0", StepTotals(chunk_steps=1, chunk_s=0.2, chunk_tokens=2048))
+    assert fluid.chunk_tokens("w0") == fluid.budget("w0")
+    fluid.taken("a", place, SHORT)
+    assert fluid.chunk_tokens("w0") == fluid.budget("w0") / 2
+
+
+def test_a_step_holds_no_more_than_the_largest_with_its_answers_in_it() -> None:
+    world = World(tpot_s=10.0, knobs=Knobs(size_slack=0.0))
+    fluid, place = world.fluid, Placement("w0", Path.COLOCATED, "")
+    for number in range(50):
+        fluid.taken(str(number), place, LONG)
+        fluid.prefilled(str(number))
+    assert fluid.budget("w0") == fluid.knobs.largest_step_tokens == fluid.chunk_tokens("w0") + 50
+    fluid.taken("handed", Placement("w0", Path.REMOTE, "", prefill_id="w1"), LONG)
+    assert fluid.chunk_tokens("w0") < fluid.budget("w0") - 51
+
+
 def test_nobody_to_decode_is_said() -> None:
     world = World()
     assert isinstance(world.fluid.place(SHORT, Fleet((), (), {}), RULES), NoRoute)
@@ -203,7 +240,7 @@ def test_when_all_have_ended_the_books_are_empty(events: list[tuple[int, str]]) 
         world.fluid.ended(str(number))
     for name in NAMES:
         book = world.fluid.book(name)
-        assert (book.backlog_tokens, book.answers, book.coming) == (0, 0, 0)
+        assert (len(book.backlog), book.answers, book.coming) == (0, 0, 0)
         assert abs(book.context_tokens) < 1e-6
 
 
@@ -218,11 +255,11 @@ def test_who_has_the_time_gives_the_first_tokens_too() -> None:
     world = World(knobs=Knobs(leans=False, first_tokens=8, smallest_chunk_tokens=2048))
     world.fluid.leaning = {"w0"}
     for name in NAMES[1:]:
-        world.fluid.book(name).backlog_tokens = 100_000
+        world.fluid.book(name).backlog.add("load", 100_000)
     placement = world.fluid.place(SHORT, world.fleet, RULES)
     assert isinstance(placement, Placement)
     assert (placement.path, placement.prefill_id, placement.first_tokens) == (Path.REMOTE, "w0", 8)
-    world.fluid.book("w0").backlog_tokens = 2048  # its steps are longer than an answer may see
+    world.fluid.book("w0").backlog.add("load", 2048)  # its steps are longer than an answer may see
     busy = world.fluid.place(SHORT, world.fleet, RULES)
     assert isinstance(busy, Placement)
     assert (busy.prefill_id, busy.first_tokens) == ("w0", 1)
@@ -252,7 +289,7 @@ def test_a_whole_prompt_in_one_step_harms_short_answers_and_hardly_long_ones() -
         world = World(knobs=Knobs(leans=False, smallest_chunk_tokens=2048))
         world.fleet = both(("w0", "w1"))
         world.fluid.leaning = {"w1"}
-        world.fluid.book("w1").backlog_tokens = 2000
+        world.fluid.book("w1").backlog.add("load", 2000)
         for _ in range(3):
             world.fluid.taken(str(output), Placement("w0", Path.COLOCATED, ""), Need(2000, output, 1))
             world.now_s += 1.0

@@ -1,5 +1,7 @@
 """What a step takes, as learnt from windows."""
 
+from math import inf
+
 import pytest
 
 from gateway.policy.roles import StepLaw
@@ -40,7 +42,35 @@ def test_a_window_of_nothing_teaches_nothing() -> None:
     assert law == StepLaw()
 
 
-def test_a_chunk_fills_the_step_it_was_asked_for() -> None:
-    chunk = TRUE.chunk_within(0.050, 32, 50_000)
-    assert TRUE.step_s(32, 50_000, chunk) == pytest.approx(0.050)
-    assert TRUE.chunk_within(0.009, 32, 0) < 0
+def test_a_step_fills_the_time_it_may_take() -> None:
+    tokens = TRUE.fastest(0.050, 32, 50_000, 2048, 0.0)
+    assert TRUE.step_s(32, 50_000, tokens - 32) == pytest.approx(0.050, rel=0.001)
+    assert TRUE.fastest(0.009, 32, 0, 2048, 0.0) == 0
+    assert TRUE.fastest(inf, 32, 0, 2048, 0.0) == 2048
+
+
+def test_a_little_speed_is_given_for_shorter_steps() -> None:
+    assert 512 <= TRUE.fastest(inf, 0, 0, 2048, 0.05) < 1024
+
+
+def test_a_size_that_is_dearer_is_left_for_a_smaller_one_and_only_that_size() -> None:
+    law = StepLaw(TRUE.weights_s, TRUE.token_s)
+    for round_ in range(400):
+        tokens = (768, 1024, 1040)[round_ % 3]
+        seconds = TRUE.step_s(16, 0, tokens - 16) * (1.2 if tokens > 1024 else 1.0)
+        law.learn(StepTotals(0, 0.0, 0, 0, 5, 5 * seconds, 5 * (tokens - 16), 5 * 16, 0), tokens)
+    for tokens, times in ((768, 1.0), (1024, 1.0), (1040, 1.2)):
+        assert law.step_s(16, 0, tokens - 16) == pytest.approx(times * TRUE.step_s(16, 0, tokens - 16), rel=0.04)
+    assert law.fastest(TRUE.step_s(16, 0, 1140), 16, 0, 2048, 0.0) == 1024
+
+
+def test_steps_of_different_sizes_tell_nothing_of_the_one_between() -> None:
+    law = StepLaw(TRUE.weights_s, TRUE.token_s)
+    law.learn(computing(1024))
+    sizes = dict(law._sizes)
+    slow = StepTotals(chunk_steps=2, chunk_s=0.2, chunk_tokens=2048)
+    law.learn(slow, 2048)
+    law.learn(slow)
+    assert law._sizes == sizes
+    law.learn(slow, 1024)
+    assert law._sizes != sizes
