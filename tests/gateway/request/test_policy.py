@@ -239,8 +239,8 @@ async def test_two_gateways_never_promise_the_same_blocks(rule: str, monkeypatch
         decode, engine = one.members["b0"].worker.decode, one.members["b0"].engine
         grant, promised = decode.ledger.reserve, list[float]()
 
-        def granting(request: ReserveRequest, load: Load) -> Reservation | Refusal:
-            reply = grant(request, load)
+        def granting(request: ReserveRequest, load: Load, *, others_first: bool = False) -> Reservation | Refusal:
+            reply = grant(request, load, others_first=others_first)
             if isinstance(reply, Reservation):
                 promised.append(decode.ledger.promised_blocks(load))
             return reply
@@ -330,9 +330,9 @@ async def test_prompts_of_one_request_reserve_by_names_of_their_own(monkeypatch:
         ledger, names = one.members["b0"].worker.decode.ledger, list[str]()
         grant = ledger.reserve
 
-        def granting(request: ReserveRequest, load: Load) -> Reservation | Refusal:
+        def granting(request: ReserveRequest, load: Load, *, others_first: bool = False) -> Reservation | Refusal:
             names.append(request.request_id)
-            return grant(request, load)
+            return grant(request, load, others_first=others_first)
 
         monkeypatch.setattr(ledger, "reserve", granting)
         await one.ask(intent(prompt(40, 1), prompt(40, 2), prompt(40, 3), max_tokens=4))

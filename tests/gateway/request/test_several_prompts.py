@@ -112,9 +112,9 @@ async def test_by_the_forecast_too_no_part_of_what_could_never_fit_is_granted(mo
         ledger = one.members["b0"].worker.decode.ledger
         asked, reserve = list[str](), ledger.reserve
 
-        def watched(request: ReserveRequest, load: Load) -> Reservation | Refusal:
+        def watched(request: ReserveRequest, load: Load, *, others_first: bool = False) -> Reservation | Refusal:
             asked.append(request.request_id)
-            return reserve(request, load)
+            return reserve(request, load, others_first=others_first)
 
         monkeypatch.setattr(ledger, "reserve", watched)
         # until its forecast is known, nobody is tried beyond the room that is
