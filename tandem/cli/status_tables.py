@@ -137,7 +137,8 @@ def _table(title: str, columns: Iterable[str]) -> Table:
     left = ("class", "model", "worker", "pool", "pair", "state", "over", "engine")
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     for column in columns:
-        table.add_column(column, justify="left" if column in left else "right", no_wrap=True)
+        # on 80 columns the engine's long name breaks, before any figure is cut
+        table.add_column(column, justify="left" if column in left else "right", no_wrap=column != "engine")
     return table
 
 

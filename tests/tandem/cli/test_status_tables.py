@@ -88,3 +88,15 @@ def test_of_very_many_pairs_those_in_trouble_and_those_in_use_are_shown() -> Non
     assert "32 more; of all 56 pairs 55 are usable (--json has each)" in lines
     few = shown(ClusterSnapshot("g", "mixed", "", (), tuple(pairs[:24]), {}, 0))
     assert "more; of all" not in few
+
+
+def test_a_long_name_of_an_engine_cuts_no_figure() -> None:
+    worker = {
+        "worker_id": "colocated-10", "role": "both", "status": "draining", "engine": "simulated", "tp": 1,
+        "engine_version": "1 (h200-sxm/deepseek-r1-distill-llama-70b)", "blocks_total": 15616, "blocks_used": 1234,
+        "blocks_reserved": 1456, "running": 128, "step_time_s": 0.021, "lease_reservations": 33,
+    }  # fmt: skip
+    lines = shown(snapshot_of({"gateway_id": "g", "mode": "colocated", "workers": [worker]})).splitlines()
+    (line,) = [line for line in lines if line.startswith("colocated-10")]
+    assert line.split()[:2] == ["colocated-10", "draining"]
+    assert line.split()[-5:] == ["1234+1456/15616", "33", "128", "21", "ms"]
