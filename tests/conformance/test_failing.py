@@ -149,6 +149,7 @@ async def test_b43_with_the_prefill_breaker_open_decode_is_left_alone_and_the_pr
             await right(one, form)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["invalid_request", "context_length", "kv_capacity"])
 async def test_b44_what_the_request_did_wrong_is_never_the_workers_fault(kind: str) -> None:
     """By the gateway's own word, by the prefill worker's, by the decode worker's: ten times a form each."""

@@ -92,6 +92,7 @@ async def test_b62_workers_of_another_model_get_nothing_under_load() -> None:
             assert (reply.status, reply.error["code"]) == (404, "model_not_found")
 
 
+@pytest.mark.slow
 async def test_b63_a_prompt_asked_again_is_answered_as_before_and_as_colocated() -> None:
     """Cold, half cached and wholly cached on either side; on the real engine: tests/e2e/test_disaggregated.py."""
     async with whole(PAIR) as one, whole(SOLO) as alone:

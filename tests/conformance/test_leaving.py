@@ -82,6 +82,7 @@ async def test_b27_leaving_at_the_moment_a_phase_begins(phase: Phase, n: int, mo
         await served(one)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", LENGTHS)
 async def test_b29_a_pull_that_never_ends_costs_its_deadline_and_no_more(
     length: int, monkeypatch: pytest.MonkeyPatch
@@ -150,6 +151,7 @@ async def test_b30_two_hundred_leave_during_the_transfer() -> None:
         await served(one)
 
 
+@pytest.mark.slow
 async def test_b31_a_hand_off_that_waited_out_its_lease_is_prefilled_again() -> None:
     """A backlog of pulls on the decode worker longer than the lease: the answers are right all the same."""
     lease_s = 4.0  # also the time that a busy machine has for a pull

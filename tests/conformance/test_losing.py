@@ -123,6 +123,7 @@ async def test_b51_a_worker_back_on_its_address_is_a_stranger(name: str) -> None
         await one.settled()
 
 
+@pytest.mark.slow
 async def test_b51_a_ticket_of_the_epoch_before_is_stale_and_the_pair_that_keeps_failing_rests() -> None:
     settings = config(health={"probe_backoff_s": 1.0}, routing={"lease_margin_s": 0.0})
     async with whole(PAIR, settings=settings, kv_lease_s=10.0) as one:

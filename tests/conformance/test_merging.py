@@ -17,6 +17,7 @@ WIDE: dict[str, Any] = {"logit_bias": {"240": 100}, "ignore_eos": True}
 FACE = "😀"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [1, 2])
 async def test_b11_cached_tokens_are_the_prefill_workers_whatever_the_decode_worker_says(n: int) -> None:
     """The decode engine counts the KV that it was handed as cached; here it also exaggerates."""
@@ -73,6 +74,7 @@ async def test_b13_one_identity_and_one_role_for_the_whole_stream(n: int) -> Non
         assert len(seen) == 4  # and another one for every request
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [1, 2])
 async def test_b15_every_token_has_its_logprob_the_first_one_too(n: int) -> None:
     async with whole(PAIR) as one, whole(SOLO) as alone:
@@ -91,6 +93,7 @@ async def test_b15_every_token_has_its_logprob_the_first_one_too(n: int) -> None
         await one.settled()
 
 
+@pytest.mark.slow
 async def test_b16_tokens_are_passed_on_as_they_are_made() -> None:
     """The engine makes no token before the client has read something of the one before: who waits for more, waits for ever."""
     async with whole(PAIR, profile="toy") as one:

@@ -21,6 +21,7 @@ OVERLOADS: dict[str, tuple[str, dict[str, Any], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", OVERLOADS)
 async def test_b53_pressure_on_either_pool_is_503_with_a_reason_and_a_time(where: str) -> None:
     pool, rule, code = OVERLOADS[where]
@@ -48,6 +49,7 @@ async def test_b53_pressure_on_either_pool_is_503_with_a_reason_and_a_time(where
         await one.settled()
 
 
+@pytest.mark.slow
 async def test_b54_the_larger_figure_counts_and_silence_closes() -> None:
     """99 % by the engine's word and 2 % by our own: the engine is believed. Nobody's word: nobody gets in."""
     async with whole(PAIR, settings=config(deadlines={"queue_s": 0.25})) as one:

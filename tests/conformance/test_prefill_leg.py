@@ -224,6 +224,7 @@ async def test_b09_as_many_hand_offs_as_requests_and_the_mode_for_all_to_see() -
 POLICIES = {"fail": (502, 1), "other_then_local": (502, 2), "local": (200, 1)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES)
 async def test_b10_missing_hand_off_parameters_are_counted_logged_and_follow_the_policy(
     policy: str, caplog: pytest.LogCaptureFixture

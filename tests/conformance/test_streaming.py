@@ -164,6 +164,7 @@ async def test_b24_a_full_queue_is_429_before_anything_else() -> None:
         await one.settled()
 
 
+@pytest.mark.slow
 async def test_b25_a_stream_that_flows_outlives_every_deadline_and_a_silent_one_is_kept_alive() -> None:
     """Seconds for minutes: the answer takes longer than all limits together."""
     assert GatewayConfig().deadlines.total_s is None

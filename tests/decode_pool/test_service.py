@@ -315,6 +315,7 @@ async def test_a_ticket_that_is_no_good_is_refused_without_waiting_for_its_turn(
         pulls.let_go()
 
 
+@pytest.mark.slow
 async def test_b31_a_ticket_that_ages_while_it_waits_for_its_turn_is_refused_then() -> None:
     async with (
         serve(Role.PREFILL, link="tcp", kv_lease_s=1.0) as prefill,

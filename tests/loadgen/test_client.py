@@ -33,6 +33,7 @@ async def test_known_timings_are_reported(surface: Surface) -> None:
     assert r.prompt_tokens == r.planned_prompt_tokens == 12
 
 
+@pytest.mark.slow
 async def test_every_way_to_end_is_told_apart() -> None:
     cases: list[tuple[Script, Ending, str]] = [
         (answer(0.01, [0.01] * 2), Ending.COMPLETED, ""),
@@ -70,6 +71,7 @@ async def test_closed_loop_keeps_its_concurrency() -> None:
     assert all(r.send_lag_s < slack_s() for r in results)
 
 
+@pytest.mark.slow
 async def test_impatient_client_leaves_before_the_first_token_and_the_target_sees_it() -> None:
     behaviour = Behaviour(scripts(answer(10 * HANG_S), answer(0.05)))
     slow, fast = await run(behaviour, plan(0.0, 0.2, patience_s=3.0))
@@ -110,6 +112,7 @@ async def test_stop_ends_early_with_what_there_is() -> None:
     assert [(r.index, r.ending) for r in gathered.results] == [(0, Ending.COMPLETED), (1, Ending.CANCELLED)]
 
 
+@pytest.mark.slow
 async def test_several_processes_share_one_schedule_and_one_clock() -> None:
     behaviour = Behaviour(scripts(answer(0.05, [0.01] * 4)))
     times = [0.02 * i for i in range(40)]
@@ -120,6 +123,7 @@ async def test_several_processes_share_one_schedule_and_one_clock() -> None:
     assert all(r.send_lag_s >= 0 for r in results)  # the stalls of the other processes are not known here
 
 
+@pytest.mark.slow
 async def test_several_processes_stop_together() -> None:
     behaviour = Behaviour(scripts(answer(10 * HANG_S)))
     async with serving(behaviour) as url:
@@ -152,6 +156,7 @@ def _check_all(results: list[Result]) -> None:
     assert all(r.ending is Ending.COMPLETED for r in results)
 
 
+@pytest.mark.slow
 async def test_many_short_streams_at_once() -> None:
     behaviour = Behaviour(steady(2.0, 0.02), keep_bodies=False)
     _check_all(await run(behaviour, plan(*(0.002 * i for i in range(300)), output_tokens=5)))

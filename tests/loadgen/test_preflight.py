@@ -17,6 +17,7 @@ async def _refused(url: str, timeout_s: float = HANG_S, model: str = "") -> str:
     return str(caught.value)
 
 
+@pytest.mark.slow
 async def test_bad_targets_are_one_line_each() -> None:
     assert "not reachable" in await _refused("http://127.0.0.1:9")
     async with serving(Behaviour(steady(0, 0), api_key="s")) as url:

@@ -116,6 +116,7 @@ async def test_b27_a_caller_that_leaves_at_any_moment_leaves_no_ticket() -> None
         assert len(served.worker.prefill.leases) == 0
 
 
+@pytest.mark.slow
 async def test_an_unread_ticket_expires_and_its_blocks_come_back() -> None:
     async with serve(Role.PREFILL, kv_lease_s=0.3) as served:
         await served.client.prefill(work("r1", max_tokens=1))

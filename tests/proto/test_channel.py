@@ -26,6 +26,7 @@ from tests.proto.servers import DONE, WORK, Script, ask, serving
 from tests.waiting import HANG_S, until
 
 
+@pytest.mark.slow
 async def test_b65_a_long_silence_survives_the_pings_of_its_client() -> None:
     # The client pings at most once a second, and the third ping too many of a silent call costs the connection:
     # six seconds of silence kill the call on a server with default options, which shows that the test can fail.

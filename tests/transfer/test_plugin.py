@@ -44,6 +44,7 @@ assert config.pthrDelay == 5000, config.pthrDelay
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ours", [True, False])
 def test_engine_processes_die_with_their_worker_and_others_are_left_alone(tmp_path: Path, ours: bool) -> None:
     script = tmp_path / "parent.py"

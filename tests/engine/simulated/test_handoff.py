@@ -108,6 +108,7 @@ async def test_b31_an_expired_lease_frees_the_writer_and_fails_the_reader() -> N
         assert caught.value.fault.kind is FaultKind.TICKET_EXPIRED
 
 
+@pytest.mark.slow
 async def test_the_lease_is_renewed_while_the_reader_waits_for_a_slot() -> None:
     async with pair(profile="toy", kv_lease_s=6.0, max_num_seqs=1) as (writer, reader):
         first, ticket = await writer.prefill("p", prompt(40))

@@ -99,6 +99,7 @@ async def test_a_client_that_ends_its_own_side_after_a_post_counts_as_gone() -> 
         writer.close()
 
 
+@pytest.mark.slow
 async def test_an_answer_may_take_longer_than_a_head(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "HEAD_S", 1.5)
     async with site(never, on_socket=True) as at:

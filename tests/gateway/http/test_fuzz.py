@@ -34,6 +34,7 @@ def held(client: httpx.Client) -> dict[str, Any]:
     return integrity
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", BODIES)
 def test_b06_no_boundary_value_of_any_parameter_is_answered_with_5xx(client: httpx.Client, path: str) -> None:
     tally = try_parameters(client, path, QUICK)
@@ -41,6 +42,7 @@ def test_b06_no_boundary_value_of_any_parameter_is_answered_with_5xx(client: htt
     assert tally.statuses.keys() >= {200, 400}
 
 
+@pytest.mark.slow
 def test_no_boundary_value_within_a_parameter_is_answered_with_5xx(client: httpx.Client) -> None:
     tally = try_nested(client, "/v1/chat/completions", QUICK)
     assert not tally.faults

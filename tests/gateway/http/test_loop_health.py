@@ -15,6 +15,7 @@ from tests.waiting import HANG_S
 PROMPT = "the quick brown fox 日本語 " * 60_000
 
 
+@pytest.mark.slow
 async def test_b58_liveness_goes_on_while_400k_token_prompts_are_prepared(tmp_path: Path) -> None:
     """A loop that does the work itself answers once or twice in all that time."""
     directory = write(tmp_path, byte_level())

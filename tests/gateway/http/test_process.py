@@ -21,6 +21,7 @@ from transfer.ports import free_ports
 BODY = {"prompt": "a long story about the sea", "max_tokens": 60, "ignore_eos": True, "stream": True}
 
 
+@pytest.mark.slow
 async def test_b50_a_drain_lets_streams_end_and_refuses_new_ones() -> None:
     with simulated_stack(Role.BOTH, drain_s=HANG_S) as stack:
         async with httpx.AsyncClient(base_url=stack.url, timeout=HANG_S, trust_env=False) as client:
@@ -109,6 +110,7 @@ async def test_a_port_in_use_is_an_error_at_once() -> None:
     await first
 
 
+@pytest.mark.slow
 def test_importing_the_application_loads_no_engine() -> None:
     code = "import sys, gateway.app; print(sorted({'torch', 'vllm', 'transformers', 'numpy'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

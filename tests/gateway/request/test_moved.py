@@ -214,6 +214,7 @@ async def test_kv_that_does_not_arrive_is_computed_there(script: Mapping[str, An
         await one.settled(30.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["early_expiry", "stale_epoch"])
 async def test_a_ticket_that_is_no_good_is_not_the_end_of_the_answer(kind: str) -> None:
     fault = {"kind": kind, **({"after_s": 0.0} if kind == "early_expiry" else {})}
@@ -239,6 +240,7 @@ async def test_a_ticket_too_old_to_dispatch_is_released_and_its_kv_computed_anew
         await one.settled()
 
 
+@pytest.mark.slow
 async def test_a_source_that_hands_over_too_late_is_believed_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """The place was given up; the answer stands in line like a prompt, and goes on with what it has."""
     monkeypatch.setattr(moves, "LATE_S", 0.1)

@@ -4,6 +4,8 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from gateway.request.intent import Intent
 from gateway.request.moving import Outcome, Why
 from proto.work import FinishReason
@@ -35,6 +37,7 @@ async def all_on_the_first(one: Fleet, wanted: list[Intent]) -> list["asyncio.Ta
     return tasks
 
 
+@pytest.mark.slow
 async def test_r26_a_full_worker_gives_answers_to_an_empty_one() -> None:
     """One of them is far longer than the others. The spread narrows while all run, moves are counted, and no answer changes."""
     policy = {"rule": "declared", "balance": {"above": 0.5, "spread": 0.2}}
@@ -65,6 +68,7 @@ async def test_without_such_a_policy_everything_stays_where_it_is() -> None:
         await one.settled()
 
 
+@pytest.mark.slow
 async def test_r08_answers_that_outgrow_their_worker_go_on_at_another() -> None:
     """Growth that was believed to be 16 tokens and is 88, on KV for two such answers; the other worker is empty."""
     policy = {"rule": "declared", "classes": {"default": {"on_overrun": ["move"]}}}

@@ -61,6 +61,7 @@ async def busiest(one: Fleet, wanted: list[Intent]) -> int:
     return most
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", ["declared", "forecast"])
 async def test_what_has_been_learnt_of_lengths_lets_more_in(rule: str) -> None:
     """Clients that declare 400 tokens and take about 20: belief in the declaration leaves most of the KV idle."""
@@ -268,6 +269,7 @@ async def test_two_gateways_never_promise_the_same_blocks(rule: str, monkeypatch
         nothing_is_owed(one)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("may_cap", [True, False])
 async def test_a_class_that_may_be_capped_ends_with_what_it_has_when_kv_runs_out(may_cap: bool) -> None:
     """Growth that was believed to be 16 tokens and is 88, on KV for two such answers."""

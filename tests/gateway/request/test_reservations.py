@@ -43,6 +43,7 @@ def renewed(one: Fleet, monkeypatch: pytest.MonkeyPatch, fails_first: bool = Fal
     return asked
 
 
+@pytest.mark.slow
 async def test_a_reservation_outlives_a_prefill_that_takes_longer_than_its_time_to_live(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -60,6 +61,7 @@ async def test_a_reservation_outlives_a_prefill_that_takes_longer_than_its_time_
         await one.settled()
 
 
+@pytest.mark.slow
 async def test_it_outlives_a_prefill_that_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decode_pool.ledger, "MAX_TTL_S", TTL_S)
     settings = config(deadlines={"prefill_s": 2 * TTL_S})
@@ -95,6 +97,7 @@ async def test_a_reservation_that_is_lost_stops_the_prefill_and_is_made_again(mo
         await one.settled()
 
 
+@pytest.mark.slow
 async def test_renewals_that_fail_are_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decode_pool.ledger, "MAX_TTL_S", TTL_S)
     async with fleet(PAIR, scripts={"p0": slow()}) as one:

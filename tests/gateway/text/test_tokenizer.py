@@ -95,6 +95,7 @@ async def test_concurrent_first_requests_load_once(byte_level_dir: Path) -> None
     pool.close()
 
 
+@pytest.mark.slow
 async def test_b58_the_loop_breathes_while_a_huge_prompt_is_tokenized(byte_level_dir: Path) -> None:
     pool = TextPool(2, HANG_S)
     tokenizer = await pool.tokenizer(str(byte_level_dir))

@@ -51,6 +51,7 @@ def test_a_layout_that_fails_at_the_floor_costs_one_simulation() -> None:
     assert report.simulations == 1
 
 
+@pytest.mark.slow
 def test_a_whole_plan() -> None:
     space = Space((Gpus(PROFILE, 2),), most_pp=1)
     asked = Asked(
@@ -146,6 +147,7 @@ def test_limits_that_a_simulation_cannot_judge_are_refused(limits: str) -> None:
         Question(Catalogue().mix(["azure-conv"]), build_policy([limits]))
 
 
+@pytest.mark.slow
 def test_more_of_what_does_not_bind_is_worth_nothing() -> None:
     effort = replace(BRIEF, seeds=2, judged=80, precision=0.04)
     with Crew(1) as crew:

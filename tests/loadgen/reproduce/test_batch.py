@@ -115,6 +115,7 @@ def test_a_pipeline_costs_latency_and_adds_room() -> None:
     assert staged.kv_tokens_total > 2 * flat.kv_tokens_total
 
 
+@pytest.mark.slow
 def test_more_processes_give_the_same_answers() -> None:
     cases = [Case(M8, Layout(dp=dp), 12, lengths=Reasoning(0.02)) for dp in (1, 2)]
     seen: list[tuple[int, int]] = []

@@ -176,6 +176,7 @@ def test_the_crossover_is_where_both_take_equally_long(gains: tuple[float, ...],
     assert crossing.bound == bound
 
 
+@pytest.mark.slow
 def test_in_the_long_run_replicas_win_when_small_and_tensor_parallelism_when_large() -> None:
     """The published order of layouts, without a last answer to wait for: 8B by DP8, 32B by some TP (R-36)."""
     chosen = [subject for subject in SUBJECTS if subject.name in ("8B", "32B")]

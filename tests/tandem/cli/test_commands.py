@@ -148,6 +148,7 @@ def test_a_role_is_changed(gateway: FakeGateway) -> None:
     assert "decode already" in tandem("role", "decode-0", "decode", "--endpoint", gateway.url).output
 
 
+@pytest.mark.slow
 def test_a_role_that_does_not_exist_is_wrong_usage(gateway: FakeGateway) -> None:
     assert command("role", "decode-0", "chef", "--endpoint", gateway.url).returncode == Exit.USAGE
     assert not gateway.requests
@@ -161,6 +162,7 @@ def test_a_refusal_is_the_gateways_own_words(gateway: FakeGateway) -> None:
     assert "no worker decode-9" in str(result.exception)
 
 
+@pytest.mark.slow
 def test_an_unreachable_gateway_names_the_fix() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
@@ -170,6 +172,7 @@ def test_an_unreachable_gateway_names_the_fix() -> None:
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.slow
 def test_a_port_in_use_names_its_owner_and_the_fix() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
@@ -180,6 +183,7 @@ def test_a_port_in_use_names_its_owner_and_the_fix() -> None:
     assert "--port" in result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments", [("worker", "--role", "both", "--engine", "simulated", "--port"), ("gateway", "--grpc-port")]
 )
@@ -239,6 +243,7 @@ def test_the_status_fits_80_columns_whatever_the_reasons(gateway: FakeGateway, m
     assert "…" not in output
 
 
+@pytest.mark.slow
 def test_a_missing_model_names_the_fix(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     fake = tmp_path / "modules"
     (fake / "vllm").mkdir(parents=True)  # found is enough: nothing is imported before the model is
@@ -249,6 +254,7 @@ def test_a_missing_model_names_the_fix(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert "tandem models list" in result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", [("up", "--engine", "simulated"), ("gateway",)])
 def test_a_tokenizer_that_cannot_be_used_fails_the_start_at_once(tmp_path: Path, start: tuple[str, ...]) -> None:
     broken = tmp_path / "broken"
@@ -265,6 +271,7 @@ def test_a_tokenizer_that_cannot_be_used_fails_the_start_at_once(tmp_path: Path,
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flags", [(), ("--host", "0.0.0.0")])
 def test_up_warns_loudly_of_what_is_open_to_the_network(flags: tuple[str, ...]) -> None:
     result = command("up", "--engine", "simulated", "--port", "0", "--set", "gateway.tokenizer=absent", *flags)
@@ -272,6 +279,7 @@ def test_up_warns_loudly_of_what_is_open_to_the_network(flags: tuple[str, ...]) 
     assert ("warning: OPEN TO THE NETWORK: HTTP on 0.0.0.0" in result.stderr) is bool(flags)
 
 
+@pytest.mark.slow
 def test_up_looks_for_the_tokenizer_of_its_model_before_anything_is_loaded(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -285,6 +293,7 @@ def test_up_looks_for_the_tokenizer_of_its_model_before_anything_is_loaded(
     assert "model has no tokenizer.json" in result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -302,6 +311,7 @@ def test_a_wrong_setting_is_named(arguments: tuple[str, ...], said: str) -> None
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -333,6 +343,7 @@ def test_config_show_all_is_a_valid_document(tmp_path: Path) -> None:
     assert "1 prefill (TP 1), 1 decode (TP 1)" in result.output
 
 
+@pytest.mark.slow
 def test_down_without_anything_running_says_where_it_looked() -> None:
     result = command("down", "--port", "1234")
     assert result.returncode == Exit.FAILED

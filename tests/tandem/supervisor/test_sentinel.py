@@ -29,6 +29,7 @@ asyncio.run(Supervisor(plan, QUICK, FakeProbe(), recorder, on_ready).run(Stop())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("decode", [OBEDIENT, STUBBORN], ids=["obedient", "ignores-sigterm"])
 def test_kill_9_of_the_supervisor_leaves_nothing_running(tmp_path: Path, decode: str) -> None:
     process = subprocess.Popen(

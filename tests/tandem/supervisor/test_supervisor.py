@@ -131,6 +131,7 @@ async def test_a_killed_worker_comes_back_and_leaves_no_orphan(tmp_path: Path) -
         assert restart_in_s == pytest.approx(QUICK.restart_backoff_s)
 
 
+@pytest.mark.slow
 async def test_a_returning_worker_counts_only_in_its_new_epoch(tmp_path: Path) -> None:
     async with running(plan_of(tmp_path)) as run:
         await until(lambda: run.recorder.summary)
@@ -171,6 +172,7 @@ def stubborn(log: Path) -> bool:
     return "up" in log.read_text()
 
 
+@pytest.mark.slow
 async def test_a_child_that_ignores_sigterm_is_killed_in_time(tmp_path: Path) -> None:
     async with running(plan_of(tmp_path, decode=STUBBORN)) as run:
         await until(lambda: run.recorder.summary and stubborn(tmp_path / "decode-0.log"), HANG_S)
@@ -211,6 +213,7 @@ async def test_the_gateway_stops_before_the_workers(tmp_path: Path) -> None:
     assert len(order.read_text().split()) == 3
 
 
+@pytest.mark.slow
 async def test_short_memory_starts_workers_one_after_another(tmp_path: Path) -> None:
     probe = FakeProbe()
     probe.workers["prefill-0"] = worker_snapshot("prefill-0", Role.PREFILL, WorkerStatus.WARMING)

@@ -67,6 +67,7 @@ class Request:
             self.tokens = (await story.end()).tokens
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_b30_200_clients_leaving_in_every_phase_leave_nothing_and_the_next_is_served(seed: int) -> None:
     chance = random.Random(seed)
@@ -119,6 +120,7 @@ async def test_b34_leaving_in_each_phase_alone_is_clean_within_a_second(leaves: 
         await asyncio.gather(decode.quiet(1.0), prefill.quiet(1.0))
 
 
+@pytest.mark.slow
 async def test_a_both_worker_hands_off_to_itself() -> None:
     async with serve(Role.BOTH) as served, served.client.attached() as stream:
         request = Request(1, "done", random.Random(1))

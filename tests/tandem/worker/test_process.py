@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from proto import services
 from proto.channel import open_channel
 from proto.fault import FaultKind
@@ -75,6 +77,7 @@ async def connected(served: Child) -> AsyncIterator[tuple[Client, Stream]]:
             yield client, stream
 
 
+@pytest.mark.slow
 async def test_sigterm_lets_running_and_promised_answers_finish_and_exits_with_zero() -> None:
     async with child(role="both") as worker:
         assert worker.ready["event"] == "ready"
@@ -92,6 +95,7 @@ async def test_sigterm_lets_running_and_promised_answers_finish_and_exits_with_z
             assert await asyncio.wait_for(worker.process.wait(), HANG_S) == 0
 
 
+@pytest.mark.slow
 async def test_a_drain_ends_at_its_limit_whatever_still_runs() -> None:
     async with child(drain_s=0.3) as worker, connected(worker) as (client, stream):
         await stream.start(await client.reserve(40, 8000), work("r1", 40, 8000))
@@ -102,6 +106,7 @@ async def test_a_drain_ends_at_its_limit_whatever_still_runs() -> None:
         assert await asyncio.wait_for(worker.process.wait(), HANG_S) == 0
 
 
+@pytest.mark.slow
 async def test_b49_an_engine_that_dies_fails_what_runs_and_the_process_exits_badly(tmp_path: Path) -> None:
     script = tmp_path / "faults.yaml"
     script.write_text("faults: [{kind: die, after_tokens: 20}]")
@@ -116,6 +121,7 @@ async def test_b49_an_engine_that_dies_fails_what_runs_and_the_process_exits_bad
         assert await asyncio.wait_for(worker.process.wait(), HANG_S) != 0
 
 
+@pytest.mark.slow
 async def test_kill_breaks_the_stream_at_once() -> None:
     async with child() as worker, connected(worker) as (client, stream):
         await stream.start(await client.reserve(40, 8000), work("r1", 40, 8000))

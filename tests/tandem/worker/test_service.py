@@ -257,6 +257,7 @@ async def test_work_that_is_there_at_the_first_look_has_not_been_waiting_for_eve
         assert fresh.snapshot().healthy
 
 
+@pytest.mark.slow
 async def test_leaked_blocks_show_as_drift(tmp_path: Path) -> None:
     script = tmp_path / "faults.yaml"
     script.write_text("faults: [{kind: leak, blocks: 2}]")

@@ -56,6 +56,7 @@ def test_answers_at_their_cap_count_as_the_capped_estimate_said() -> None:
     assert account.pit[8] + account.pit[7] == 10
 
 
+@pytest.mark.slow
 def test_headroom_rises_when_outputs_double_and_falls_again() -> None:
     book = Ledger(Knobs())
     levels = []
