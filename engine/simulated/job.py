@@ -37,7 +37,8 @@ class Kind(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Event:
     """`blocks` is what a load has to move, or what a held request keeps; `cached` the tokens found in the own cache;
-    `tokens` prompt and answer of a request that FAILED; `gaps` those between the tokens of one that FINISHED or is HELD, where kept."""
+    `tokens` prompt and answer of a request that FAILED or is HELD; `gaps` those between the tokens of one that FINISHED or is
+    HELD, where kept."""
 
     kind: Kind
     request_id: str

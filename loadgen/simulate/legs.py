@@ -6,6 +6,7 @@ from gateway.request.errors import Reason
 from loadgen.simulate.decode_legs import DecodeLegs
 from loadgen.simulate.flight import Flight
 from loadgen.simulate.ground import Ground
+from loadgen.simulate.moves import Moves
 from loadgen.simulate.prefill_legs import PrefillLegs
 from loadgen.simulate.worker import SimWorker
 
@@ -17,6 +18,7 @@ class Legs:
         self._ground = ground
         self._decode = DecodeLegs(ground, self.begin)
         self._prefill = PrefillLegs(ground, self._decode)
+        self.moves = Moves(ground, self._decode.remote)
 
     @property
     def handoffs(self) -> int:
@@ -63,8 +65,10 @@ class Legs:
                     self._ground.roles.prefilled(flight.bid.request_id, leg.worker)
                 if not leg.prefill:
                     self._decode.first(flight, leg)
-            case Kind.HELD:
+            case Kind.HELD if leg.prefill:
                 self._prefill.over(flight, leg)
+            case Kind.HELD:
+                self.moves.handed(flight, leg, event.tokens, event.gaps)
             case Kind.FINISHED:
                 self._decode.finished(flight, event.gaps)
             case Kind.FAILED:

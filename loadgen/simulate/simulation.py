@@ -96,6 +96,7 @@ class Simulation:
     def run(self) -> Outcome:
         self.meter.start()
         self.clients.start()
+        self.legs.moves.start(lambda: self.clients.left > 0)
         engines = self.fleet.engines
         engines.run(self.legs.hear)
         if self.clients.left:
@@ -197,6 +198,9 @@ class Simulation:
             f"stranded KV: {sum(stranded) / max(1, len(stranded)):.1%} of the decode workers', on the mean",
         ]
         notes += self._host_notes()
+        if moves := self.legs.moves.counts:
+            told = ", ".join(f"{count} {outcome}" for outcome, count in sorted(moves.items()))
+            notes.append(f"running answers that were to go on at another worker: {told}")
         if not layout.admission:
             notes.append("no admission control: engines queue and preempt on their own")
         return tuple(notes)

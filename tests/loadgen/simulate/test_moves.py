@@ -1,0 +1,83 @@
+"""R-26 in virtual time: one worker is full and another is not, and running answers put that right."""
+
+from functools import partial
+from typing import Any
+
+import pytest
+
+from gateway.policy.control.controller import controller_of
+from loadgen.demand import Demand
+from loadgen.simulate import Addition, Failure
+from loadgen.simulate.simulation import Simulation
+from proto.worker import Role
+from tests.loadgen.simulate.build import layout, nothing_left, opened
+
+#: One is far longer than the others; each of these begins before there is a second worker.
+DEMANDS = [(0.0, Demand(100, 1500)), *[(0.01 * number, Demand(100, 300)) for number in range(1, 5)]]
+BALANCE = {"balance": {"above": 0.2, "spread": 0.1}}
+
+
+def simulated(policy: dict[str, Any], *, closed_form: bool = True) -> Simulation:
+    gateway = {
+        "routing": {"on_no_prefill": "local"},
+        "policy": {"rule": "declared", **policy},
+        "health": {"watch_interval_s": 0.02},
+    }
+    second = Addition(Role.DECODE, 1, 0.1)
+    one = layout(
+        decode=1,
+        gateway=gateway,
+        controller=controller_of,
+        changes=(second,),
+        start_s=0.0,
+        closed_form=closed_form,
+    )
+    return Simulation(one, opened(DEMANDS))
+
+
+def spread(simulation: Simulation) -> float:
+    used = [engine.scheduler.pool.used for engine in simulation.fleet.engines.engines.values()]
+    return (max(used) - min(used)) / 200
+
+
+def watched(simulation: Simulation, at_s: float) -> list[float]:
+    """The spread of what the workers hold, at that moment."""
+    seen: list[float] = []
+    simulation.fleet.engines.at(at_s, lambda: seen.append(spread(simulation)))
+    return seen
+
+
+@pytest.mark.parametrize("closed_form", [True, False])
+def test_r26_the_spread_narrows_moves_are_counted_and_answers_are_whole(closed_form: bool) -> None:
+    left, right = (simulated(policy, closed_form=closed_form) for policy in ({}, BALANCE))
+    before, after = watched(left, 0.25), watched(right, 0.25)
+    alone, together = left.run(), right.run()
+    assert after[0] < before[0] - 0.05
+    moved = right.legs.moves.counts["moved"]
+    assert moved >= 1
+    assert not left.legs.moves.counts
+    assert f"go on at another worker: {moved} moved" in together.notes[-1]
+    assert together.handoffs == moved
+    assert together.moved_bytes > 0
+    for first, second, (_, demand) in zip(alone.results, together.results, DEMANDS, strict=True):
+        assert first.output_tokens == second.output_tokens == demand.output_tokens
+        assert second.gaps is not None
+        assert len(second.gaps) == demand.output_tokens - 1
+    assert {result.worker for result in together.results} == {"decode-0", "decode-1"}
+    nothing_left(right)
+
+
+def test_the_overlong_one_is_the_one_that_goes() -> None:
+    """It takes most of what it will still need along."""
+    one = simulated(BALANCE)
+    outcome = one.run()
+    assert outcome.results[0].worker == "decode-1"
+
+
+@pytest.mark.parametrize("worker", ["decode-0", "decode-1"])
+def test_a_worker_that_is_lost_while_answers_move_leaves_nothing(worker: str) -> None:
+    for at_s in (0.121, 0.122, 0.123, 0.125, 0.13):
+        one = simulated(BALANCE)  # the second worker is not there yet, so that it cannot be among the changes
+        one.fleet.engines.at(at_s, partial(one._lose, Failure(worker, at_s, 5.0)))
+        assert len(one.run().results) == len(DEMANDS)
+        nothing_left(one)
