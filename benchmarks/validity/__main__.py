@@ -65,12 +65,12 @@ def main(
             wanted = {
                 name: _table(kept, pair=name != ALONE, options=options, engine=engine) for name in {*names, ALONE}
             }
-            virtual = {name: Virtual(f"file:{table}", Path(folder)) for name, table in wanted.items()}
+            virtual = {name: Virtual(f"file:{table}") for name, table in wanted.items()}
             question = Question.of(virtual, paced, scale, names)
             holds &= uvloop.run(_against(Part.REAL, question, names, f"{options} {engine}"))
         if Part.LIVE in asked:
             lonely = profile or f"file:{_table(kept, pair=False, options=options, engine=engine)}"
-            question = Question.of(dict.fromkeys(LAYOUTS, Virtual(lonely, Path(folder))), paced, scale, names)
+            question = Question.of(dict.fromkeys(LAYOUTS, Virtual(lonely)), paced, scale, names)
             holds &= uvloop.run(_against(Part.LIVE, question, names, f"--engine simulated --profile {lonely}"))
     if Part.EXACT in asked:
         say("virtual time against single steps")

@@ -1,22 +1,17 @@
 """The side in virtual time, and what it fixes before anything else runs: the limits and the rates.
 
-Virtual time knows no neighbours, but two engines on one CPU slow each other down, by as much as the table says
-(`sharing`). So a layout of several is simulated twice: once to see how much of the time each computes, and once more
-with steps that are longer by the slowdown for that share of the time. Nothing is fitted to a truth.
+Two engines on one CPU slow each other down: virtual time stretches a step by what the table says (`sharing`) when a
+neighbour computes as it begins. Nothing is fitted to a truth.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import sqrt
-from pathlib import Path
-from statistics import fmean
 
 from benchmarks.comparison import latencies
 from benchmarks.fidelity import alone
-from engine.simulated.cost.table import read_table, write_table
 from loadgen.experiment import Experiment
 from loadgen.measure.verdict import judge_all
-from loadgen.recalibrate.factors import Factors, scaled
 from loadgen.result import Result
 from loadgen.schedule import Schedule
 from loadgen.simulate import simulate
@@ -28,22 +23,16 @@ from loadgen.slo.policy import Policy, Rule
 #: What the knee is: the highest rate at which this share of the requests is good.
 GOAL = 0.9
 _PRECISION = 1.02
-_FILE = "file:"
 
 
 @dataclass(frozen=True, slots=True)
 class Virtual:
-    """Layouts of engines with one profile. `folder` is for tables of engines that have neighbours."""
+    """Layouts of engines with one profile."""
 
     profile: str
-    folder: Path
 
     def results(self, words: str, schedule: Schedule) -> tuple[Result, ...]:
-        outcome = simulate(layout(words, self.profile), schedule)
-        factors = slowdown(self._sharing(), [worker.busy for worker in outcome.workers])
-        if factors == Factors():
-            return outcome.results
-        return simulate(layout(words, self._stretched(factors)), schedule).results
+        return simulate(layout(words, self.profile), schedule).results
 
     def attainment(self, words: str, schedule: Schedule, policy: Policy) -> float:
         judged = judge_all(self.results(words, schedule), policy)
@@ -59,31 +48,10 @@ class Virtual:
         """The rate, within 2 %, at which these very requests just keep the goal."""
         return boundary(lambda rate: self.attainment(words, experiment.schedule(rate), policy) >= GOAL)
 
-    def _sharing(self) -> Mapping[str, float]:
-        """Tables that are built in are of GPUs, which share no cores."""
-        return read_table(self._table).sharing if self.profile.startswith(_FILE) else {}
-
-    @property
-    def _table(self) -> Path:
-        return Path(self.profile.removeprefix(_FILE))
-
-    def _stretched(self, factors: Factors) -> str:
-        path = self.folder / f"{factors.prefill!r}-{factors.decode!r}.json"
-        write_table(scaled(read_table(self._table), factors), path)
-        return f"{_FILE}{path}"
-
 
 def layout(words: str, profile: str) -> Layout:
     """With the gateway's whole policy, as a live gateway has it."""
     return parse_layout(f"{words} --profile {profile} --controlled")
-
-
-def slowdown(sharing: Mapping[str, float], busy: Sequence[float]) -> Factors:
-    """What an engine's steps take longer on average; `busy`: the share of the time in which each engine computes."""
-    beside = (len(busy) - 1) * fmean(busy)
-    return Factors(
-        prefill=1 + (sharing.get("prefill", 1.0) - 1) * beside, decode=1 + (sharing.get("decode", 1.0) - 1) * beside
-    )
 
 
 def boundary(holds: Callable[[float], bool], start: float = 1.0) -> float:

@@ -3,6 +3,11 @@
 from collections.abc import Hashable, Mapping
 
 
+def stretch(slowdown: Mapping[str, float], busy: int, *, prompts: bool) -> float:
+    """By what the time of a step is multiplied while `busy` neighbours compute; `prompts`: whether it computes any."""
+    return 1.0 + (slowdown.get("prefill" if prompts else "decode", 1.0) - 1.0) * busy
+
+
 class Neighbours:
     """Who else computes now. `slowdown`: by kind of step, its time beside one busy neighbour over its time alone.
 
@@ -12,8 +17,7 @@ class Neighbours:
 
     def __init__(self, slowdown: Mapping[str, float]) -> None:
         self.matter = any(factor > 1.0 for factor in slowdown.values())
-        self._decode = slowdown.get("decode", 1.0) - 1.0
-        self._prefill = slowdown.get("prefill", 1.0) - 1.0
+        self._slowdown = slowdown
         self._busy: set[Hashable] = set()
 
     def heard(self, neighbour: Hashable, *, busy: bool) -> None:
@@ -26,5 +30,4 @@ class Neighbours:
         self._busy.discard(neighbour)
 
     def stretch(self, *, prompts: bool) -> float:
-        """By what the time of a step is multiplied; `prompts`: whether it computes any."""
-        return 1.0 + (self._prefill if prompts else self._decode) * len(self._busy)
+        return stretch(self._slowdown, len(self._busy), prompts=prompts)

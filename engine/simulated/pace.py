@@ -44,8 +44,9 @@ class Pace:
 
     # steps
 
-    def step(self, step: Step) -> None:
-        seconds = self._cost.step_s(step.decodes, step.context_tokens, step.chunks)
+    def step(self, step: Step, slower: float) -> None:
+        """`slower`: by what its time was multiplied."""
+        seconds = self._cost.step_s(step.decodes, step.context_tokens, step.chunks) * slower
         self._steps += 1
         self._counts[place_of(seconds)] += 1
         self._longest(seconds)

@@ -4,6 +4,7 @@ Decode steps between two events are taken in one stride. What can end a stride i
 answer that ends, the step for which blocks may not suffice, or something from outside, which cuts it short.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from engine.simulated.anchor import Anchor
@@ -36,11 +37,14 @@ class VirtualEngine:
         account: TimeAccount | None = None,
         gaps: bool = False,
         host: HostMemory | None = None,
+        stretch: Callable[[bool], float] | None = None,
         closed_form: bool = True,
         together: bool = True,
     ) -> None:
         """`account` is kept when given; with `gaps` answers that FINISHED say how their tokens came. What LOADING requests
-        find in `host` memory the caller brings. The last two exist for tests: every setting of them gives the same events."""
+        find in `host` memory the caller brings. `stretch` is of an engine that shares its cores: asked as a step begins, and
+        told whether it computes prompts, by what its time is multiplied; it goes step by step. The last two exist for
+        tests: every setting of them gives the same events."""
         self.account = account
         self.host = host
         self.totals = StepTotals()
@@ -50,7 +54,9 @@ class VirtualEngine:
         self.busy_s = 0.0
         self.generated_tokens = 0
         self._cost = cost
-        self._closed_form = closed_form
+        self._closed_form = closed_form and stretch is None
+        self._stretch = stretch
+        self._slower = 1.0  # by what the time of the step in flight was multiplied
         self._live: dict[str, Live] = {}
         self._held: dict[str, Sequence] = {}
         self._step: Step | None = None
@@ -63,6 +69,11 @@ class VirtualEngine:
         self._news: list[Event] = []
         self._private = 0
         self._dirty = False  # something changed since the scheduler last found nothing to do
+
+    @property
+    def computes(self) -> bool:
+        """Whether a step is under way."""
+        return self._step is not None
 
     @property
     def counters(self) -> Counters:
@@ -224,9 +235,11 @@ class VirtualEngine:
         self._step_start_s = self.now_s
         self._more = 0
         version = self.scheduler.version
-        if step.chunks or not self._all_decoding(step):
+        if self._stretch is not None or step.chunks or not self._all_decoding(step):
             self._anchor = None
-            self._step_end_s = self.now_s + self._cost.step_s(step.decodes, step.context_tokens, step.chunks)
+            self._slower = 1.0 if self._stretch is None else self._stretch(bool(step.chunks))
+            alone_s = self._cost.step_s(step.decodes, step.context_tokens, step.chunks)
+            self._step_end_s = self.now_s + alone_s * self._slower
             return
         anchor = self._anchor
         if anchor is None or anchor.version != version:
@@ -251,7 +264,7 @@ class VirtualEngine:
         self.steps += 1
         self.totals.add(step, self._step_end_s - self._step_start_s)
         if self._pace is not None:
-            self._pace.step(step)
+            self._pace.step(step, self._slower)
         if self.account is not None:
             self.account.add_step(self._cost, step.decodes, step.context_tokens, step.chunks)
         if self._anchor is not None:

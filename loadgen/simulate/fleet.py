@@ -1,9 +1,10 @@
 """The workers of a layout with their engines, links and nodes, and the gateway's view of them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from decode_pool.ledger import Load
 from engine.simulated.cost import Link as PhysicalLink
+from engine.simulated.neighbours import stretch
 from engine.simulated.virtual import VirtualEngine
 from engine.simulated.virtual_fleet import LostPull, VirtualFleet
 from gateway.cluster.health import RECONNECT_S
@@ -158,8 +159,21 @@ class SimFleet:
             pool.profile.cost,
             gaps=layout.gaps,
             host=pool.host_memory(layout.host),
+            stretch=self._beside(worker),
             closed_form=layout.closed_form,
         )
+
+    def _beside(self, worker: SimWorker) -> Callable[[bool], float] | None:
+        """How engines that share cores (those of a measured CPU) slow each other down; all of a layout are neighbours."""
+        slowdown = worker.pool.profile.sharing
+        if not slowdown:
+            return None
+
+        def by(prompts: bool) -> float:
+            others = (engine for name, engine in self.engines.engines.items() if name != worker.name)
+            return stretch(slowdown, sum(engine.computes for engine in others), prompts=prompts)
+
+        return by
 
     def _seat(self, gpus: int) -> int:
         """The node of the worker's first GPU."""
