@@ -216,7 +216,19 @@ def able_to_decode(
     need: Need, fleet: Fleet, rules: Rules, never: Collection[str] = ()
 ) -> list[DecodeCandidate] | Wait | NoRoute:
     """Everyone with a way to the prompt's KV and room for its growth now, or why there is nobody."""
-    fitting = [one for one in fleet.decodes if _way(one, need, fleet, rules, (), never) is not None]
+    sizes = {one.block_size_tokens for one in fleet.decodes}
+    blocks = {size: (need.blocks(size), need.likely_blocks(size)) for size in sizes}
+    longest, answers, forecast = need.longest_tokens, need.answers, need.likely_tokens > 0
+    fitting = []
+    for one in fleet.decodes:
+        most, likely = blocks[one.block_size_tokens]
+        room = one.headroom_blocks if forecast and one.headroom_blocks is not None else one.blocks_free
+        plenty = room >= likely and one.blocks_total >= most and one.window >= longest and one.slots_total >= answers
+        if plenty and rules.prefill_here_if_none:  # whatever its way is, it has one
+            if not one.closed and one.worker_id not in never:
+                fitting.append(one)
+        elif _way(one, need, fleet, rules, (), never) is not None:
+            fitting.append(one)
     return fitting or _nobody(need, fleet, rules, never)
 
 

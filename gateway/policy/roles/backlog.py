@@ -18,6 +18,8 @@ class Backlog:
 
     @property
     def tokens(self) -> int:
+        if not (self._timely or self._late):
+            return 0
         return sum(self._timely.values()) + sum(self._late.values())
 
     @property
@@ -27,8 +29,8 @@ class Backlog:
 
     def ahead(self, tokens: int) -> int:
         """Tokens that are computed before the last of a new prompt of so many, which may be in time."""
-        timely = sum(self._timely.values())
-        return timely + min(self._late.get(self._begun, 0), timely + tokens)
+        timely = sum(self._timely.values()) if self._timely else 0
+        return timely + min(self._late[self._begun], timely + tokens) if self._begun else timely
 
     def add(self, key: str, tokens: int, *, late: bool = False) -> None:
         (self._late if late else self._timely)[key] = tokens

@@ -48,7 +48,8 @@ class Book:
     @property
     def reading_tokens(self) -> float:
         """KV that a step reads now."""
-        return self.context_tokens * self.answers / self.promised if self.promised else 0.0
+        answers = len(self.decoding)
+        return self.context_tokens * answers / (answers + self.coming) if answers else 0.0
 
     def enter(self, key: str, context_tokens: float, output_tokens: float, *, handed: bool) -> None:
         self.coming += 1
@@ -123,12 +124,30 @@ class Book:
     def first_token_s(self, tokens: int, law: StepLaw, aims: Aims, knobs: Knobs) -> float:
         """When a prompt of so many uncached tokens would be computed here, after those in hand that go before it, or after half
         of a step of the answers."""
-        chunk, ahead = self.chunk_tokens(law, aims, knobs), self.backlog.ahead(tokens)
+        answers, ahead = len(self.decoding), self.backlog.ahead(tokens)
+        reading = self.context_tokens * answers / (answers + self.coming) if answers else 0.0
+        chunk = self.step_tokens(law, aims, knobs) - answers - len(self.handed)
         whole, rest = divmod(ahead + tokens, chunk)
-        answers, context = self.answers, self.reading_tokens
-        wait_s = law.step_s(answers, context) / 2 if answers and not ahead else 0.0
-        last_s = law.step_s(answers, context, rest) if rest else 0.0
-        return wait_s + whole * law.step_s(answers, context, chunk) + last_s
+        wait_s = law.step_s(answers, reading) / 2 if answers and not ahead else 0.0
+        whole_s = whole * law.step_s(answers, reading, chunk) if whole else 0.0
+        return wait_s + whole_s + (law.step_s(answers, reading, rest) if rest else 0.0)
+
+    def steps_s(
+        self, context_tokens: float, tokens: int, law: StepLaw, aims: Aims, knobs: Knobs, haste: float
+    ) -> tuple[float, float]:
+        """The step that an answer of so much KV would see here, with a prompt of `tokens` computed here, and without. Prompts make
+        the steps of the answers longer; where chunks cannot be bounded, what they take is spread over an answer of `haste`."""
+        answers = len(self.decoding)
+        promised, context = answers + self.coming + 1, self.context_tokens + context_tokens
+        if not answers:
+            return (alone_s := law.step_s(promised, context)), alone_s
+        backlog = self.backlog.tokens
+        if knobs.bounds_chunks:
+            chunk = self.chunk_tokens(law, aims, knobs)
+            with_s = law.step_s(promised, context, min(backlog + tokens, chunk))
+            return with_s, law.step_s(promised, context, min(backlog, chunk))
+        bare_s = law.step_s(promised, context)
+        return bare_s + (backlog + tokens) * law.token_s * haste, bare_s + backlog * law.token_s * haste
 
     def _changed(self) -> None:
         self._step_s = self._step_tokens = None

@@ -1,7 +1,8 @@
 """Fluid roles: every worker may prefill and decode, and each request gets the way that suits the fleet now. Pure."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Sequence, Set
 from dataclasses import dataclass
+from math import inf
 
 from gateway.policy.roles.book import Book
 from gateway.policy.roles.demand import Demand, haste_of
@@ -16,7 +17,6 @@ from gateway.policy.routing import (
     Outlook,
     Path,
     Placement,
-    PrefillCandidate,
     Rules,
     Wait,
     Way,
@@ -30,6 +30,9 @@ _SHARPNESS = 4
 _TOLD = 6
 #: What one prompt's chunk leaves of a step where answers are handed over.
 _SPARE_TOKENS = 16
+
+#: Who may decode a prompt, and the share of its KV that it would hold.
+_Held = tuple[DecodeCandidate, Book, float]
 
 
 @dataclass(slots=True)
@@ -179,32 +182,38 @@ class Fluid:
         self._look(fleet)
         if not self.knobs.bounds_chunks:
             self._haste = self._demand.load(self._clock()).haste
-        fitting = [one for one in fitting if one.worker_id not in avoid] or fitting
-        held = [(one, self._held(one, need)) for one in fitting]
-        roomy = [each for each in held if each[0].worker_id not in self.leaning and each[1] <= 1]
-        ways = sorted(self._ways(need, fleet, roomy or held), key=lambda way: (way.load, way.computed_by))
-        return _placement(ways, {one.worker_id: one.role for one in fitting})
+        if avoid:
+            fitting = [one for one in fitting if one.worker_id not in avoid] or fitting
+        held = self._held(need, fitting)
+        roomy = [each for each in held if each[2] <= 1 and each[0].worker_id not in self.leaning]
+        return _placement(self._ways(need, fleet, roomy or held), fitting)
 
-    def _ways(self, need: Need, fleet: Fleet, decoders: Sequence[tuple[DecodeCandidate, float]]) -> list[Way]:
-        """`decoders`: with the share of KV that each would hold."""
-        found = []
-        for one, held in decoders:
-            uncached = max(1, need.prompt_tokens - one.cached_tokens)
-            step_s = self._step_s(one, need, uncached)
-            first_s = self._first_token_s(one.worker_id, uncached)
-            total = self._load(step_s, held, first_s)
-            found.append(Way(one.worker_id, one.worker_id, 0, total, first_s, step_s, held))
-        if not (fleet.dedicated or self.leaning):
-            return found  # nobody computes for others
-        alone = [(self._step_s(one, need), held, one) for one, held in decoders]
-        step_s, held, least = min(alone, key=lambda each: (self._load(each[0], each[1]), each[2].worker_id))
-        late = self.knobs.handoff_steps * haste_of(_output(need))
-        for other in self._prefillers(fleet, least):
-            first_s = self._first_token_s(other.worker_id, need.prompt_tokens)
-            total = self._load(step_s, held, first_s) + late**_SHARPNESS
-            tokens = self._first_tokens(other.worker_id, need)
-            found.append(Way(least.worker_id, other.worker_id, tokens, total, first_s, step_s, held))
-        return found
+    def _ways(self, need: Need, fleet: Fleet, decoders: Sequence[_Held]) -> list[Way]:
+        """The best ways, the best first. Every prompt has all workers looked at, so only what is told becomes a `Way`."""
+        law, aims, knobs, context = self.law, self.aims, self.knobs, _context(need)
+        step_aim_s, first_aim_s = knobs.tpot_share * aims.tpot_s, knobs.ttft_share * aims.ttft_s
+        helped = fleet.dedicated or bool(self.leaning)  # some compute for others
+        found, least = [], (inf, "", 0.0, 0.0)
+        for at, (one, book, held) in enumerate(decoders):
+            uncached, kept = max(1, need.prompt_tokens - one.cached_tokens), held**_SHARPNESS
+            first_s = book.first_token_s(uncached, law, aims, knobs)
+            step_s, alone_s = book.steps_s(context, uncached, law, aims, knobs, self._haste)
+            load = (step_s / step_aim_s) ** _SHARPNESS + kept + (first_s / first_aim_s) ** _SHARPNESS
+            found.append((load, one.worker_id, at, one.worker_id, 0, first_s, step_s, held))
+            if helped and (alone := (alone_s / step_aim_s) ** _SHARPNESS + kept) <= least[0]:
+                least = min(least, (alone, one.worker_id, alone_s, held))
+        if helped:
+            alone, decode, step_s, held = least
+            late = (knobs.handoff_steps * haste_of(_output(need))) ** _SHARPNESS
+            for at, other in enumerate(self._prefillers(fleet, decode), len(decoders)):
+                first_s = self.book(other).first_token_s(need.prompt_tokens, law, aims, knobs)
+                load = alone + (first_s / first_aim_s) ** _SHARPNESS + late
+                found.append((load, other, at, decode, self._first_tokens(other, need), first_s, step_s, held))
+        found.sort()
+        return [
+            Way(decode, computed_by, tokens, load, first_s, step_s, held)
+            for load, computed_by, _, decode, tokens, first_s, step_s, held in found[:_TOLD]
+        ]
 
     def _first_tokens(self, worker_id: str, need: Need) -> int:
         """More than one only while the worker that computes the prompt would keep the aim with this answer in its steps."""
@@ -215,24 +224,21 @@ class Fluid:
         step_s = self.law.step_s(book.answers + 1, book.reading_tokens + need.prompt_tokens, chunk)
         return self.knobs.first_tokens if step_s <= self.knobs.tpot_share * self.aims.tpot_s else 1
 
-    def _prefillers(self, fleet: Fleet, decode: DecodeCandidate) -> list[PrefillCandidate]:
-        partners = fleet.partners(decode.worker_id)
-        return [one for one in partners if one.role is Role.PREFILL or one.worker_id in self.leaning]
+    def _prefillers(self, fleet: Fleet, decode: str) -> list[str]:
+        links, leaning = fleet.links.get(decode, {}), self.leaning
+        return [
+            one.worker_id
+            for one in fleet.prefills
+            if (one.role is Role.PREFILL or one.worker_id in leaning)
+            and one.worker_id in links
+            and one.worker_id != decode
+        ]
 
-    def _held(self, one: DecodeCandidate, need: Need) -> float:
-        """The share of its KV that the worker's answers would hold."""
-        return (self.book(one.worker_id).context_tokens + _context(need)) / (self.knobs.kv_share * _kv_tokens(one))
-
-    def _step_s(self, one: DecodeCandidate, need: Need, prompt_tokens: int = 0) -> float:
-        """With the answer there, and with so many prompt tokens more: their chunks make the steps of its answers longer.
-        Where these cannot be bounded, what they take is spread over an answer."""
-        book = self.book(one.worker_id)
-        tokens = book.backlog.tokens + prompt_tokens if book.answers else 0
-        chunk = min(tokens, self._chunk_tokens(book)) if self.knobs.bounds_chunks else 0
-        step_s = self.law.step_s(book.promised + 1, book.context_tokens + _context(need), chunk)
-        if not self.knobs.bounds_chunks:
-            step_s += tokens * self.law.token_s * self._haste
-        return step_s
+    def _held(self, need: Need, fitting: Sequence[DecodeCandidate]) -> list[_Held]:
+        """With the share of its KV that each one's answers would hold."""
+        context, share = _context(need), self.knobs.kv_share
+        books = [(one, self._books.get(one.worker_id) or self.book(one.worker_id)) for one in fitting]
+        return [(one, book, (book.context_tokens + context) / (share * _kv_tokens(one))) for one, book in books]
 
     def _chunk_tokens(self, book: Book) -> int:
         """Of all prompts."""
@@ -240,11 +246,6 @@ class Fluid:
 
     def _first_token_s(self, worker_id: str, tokens: int) -> float:
         return self.book(worker_id).first_token_s(tokens, self.law, self.aims, self.knobs)
-
-    def _load(self, step_s: float, held: float, first_token_s: float = 0.0) -> float:
-        step = step_s / (self.knobs.tpot_share * self.aims.tpot_s)
-        first = first_token_s / (self.knobs.ttft_share * self.aims.ttft_s)
-        return float(step**_SHARPNESS + held**_SHARPNESS + first**_SHARPNESS)
 
     def _look(self, fleet: Fleet) -> None:
         """Who leans from now on: those with the least to decode."""
@@ -269,9 +270,9 @@ class Fluid:
                 self.leaning.discard(one.worker_id)
 
 
-def _placement(ways: Sequence[Way], roles: Mapping[str, Role]) -> Placement:
+def _placement(ways: Sequence[Way], fitting: Sequence[DecodeCandidate]) -> Placement:
     """The first of them, with the next ones for whoever asks why."""
-    way, told = ways[0], tuple(ways[:_TOLD])
+    way, told = ways[0], tuple(ways)
     if way.first_tokens:
         return Placement(
             way.worker_id,
@@ -281,8 +282,8 @@ def _placement(ways: Sequence[Way], roles: Mapping[str, Role]) -> Placement:
             first_tokens=way.first_tokens,
             ways=told,
         )
-    path = Path.COLOCATED if roles[way.worker_id] is Role.BOTH else Path.LOCAL
-    return Placement(way.worker_id, path, "fluid", ways=told)
+    role = next(one.role for one in fitting if one.worker_id == way.worker_id)
+    return Placement(way.worker_id, Path.COLOCATED if role is Role.BOTH else Path.LOCAL, "fluid", ways=told)
 
 
 def _output(need: Need) -> float:
