@@ -3,7 +3,7 @@
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from math import log
+from math import exp, log
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 _WIDTH = 0.01
 _LEAST_S, _MOST_S = 1e-5, 100.0
 PLACES = int(log(_MOST_S / _LEAST_S) / _WIDTH) + 2
+_PER, _FIRST = 1 / _WIDTH, 1 - log(_LEAST_S) / _WIDTH
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +69,15 @@ def place_of(seconds: float) -> int:
     """Where gaps of this length are counted."""
     if seconds <= _LEAST_S:
         return 0
-    return min(int(log(seconds / _LEAST_S) / _WIDTH) + 1, PLACES - 1)
+    place = int(log(seconds) * _PER + _FIRST)
+    return place if place < PLACES else PLACES - 1
 
 
+def longest_in(place: int) -> float:
+    """Where the next place begins."""
+    return _EDGES_S[place]
+
+
+_EDGES_S = [_LEAST_S * exp(place * _WIDTH) for place in range(PLACES)]
 #: In the middle of each place.
 _LENGTHS_S = _LEAST_S * np.exp((np.arange(PLACES) - 0.5) * _WIDTH)

@@ -9,21 +9,29 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Sequence as Items
 from dataclasses import dataclass, field
+from math import ceil
 
 import numpy as np
 
 from engine.simulated.cost import StepCost
-from engine.simulated.gaps import PLACES, Gaps, place_of, together
+from engine.simulated.gaps import PLACES, Gaps, longest_in, place_of, together
 from engine.simulated.sequence import Sequence, Status
 from engine.simulated.step import Step
+
+#: Steps grow as on a straight line where the one in the middle is off by no more than this share.
+_STRAIGHT = 1e-9
+#: So near to a whole step arithmetic may be off by one.
+_CLOSE = 1e-5
 
 
 @dataclass(slots=True)
 class _Answer:
-    """`since_s`: the time of its last token, where it has been left out of steps since. What was counted before is `parts`."""
+    """`since_s`: the time of its last token, where it has been left out of steps since. `counts` begin at the place `low`; what was
+    counted before a pause is `parts`."""
 
     begun_s: float
     step: int
+    low: int
     counts: "array[int]"
     parts: list[Gaps] = field(default_factory=list)
     since_s: float | None = None
@@ -36,6 +44,7 @@ class Pace:
         self._cost = cost
         self._steps = 0
         self._counts = array("I", bytes(4 * PLACES))
+        self._low, self._high = PLACES, 0  # where there are any
         # Steps longer than all that came after them, the longest first: how long the longest since any of them was.
         self._at: list[int] = []
         self._long_s: list[float] = []
@@ -44,34 +53,58 @@ class Pace:
 
     # steps
 
-    def step(self, step: Step, slower: float) -> None:
-        """`slower`: by what its time was multiplied."""
-        seconds = self._cost.step_s(step.decodes, step.context_tokens, step.chunks) * slower
+    def step(self, step: Step, seconds: float | None) -> None:
+        """`seconds`, where its end was not reckoned from far away."""
+        if seconds is None:
+            seconds = self._cost.step_s(step.decodes, step.context_tokens, step.chunks)
         self._steps += 1
-        self._counts[place_of(seconds)] += 1
+        self._add(place_of(seconds), 1)
         self._longest(seconds)
 
     def run(self, batch: int, context_tokens: int, steps: int) -> None:
         """Decode steps in a row, everyone's context growing by a token: none is shorter than the one before."""
-        first = self._cost.step_s(batch, context_tokens)
-        last = self._cost.step_s(batch, context_tokens + batch * (steps - 1))
-        self._count(batch, context_tokens, 0, steps - 1, place_of(first), place_of(last))
-        self._steps += steps
-        self._longest(last)
-
-    def _count(self, batch: int, context: int, low: int, high: int, first: int, last: int) -> None:
-        """Steps `low` to `high` of a run, whose ends have those places."""
+        first_s = self._cost.step_s(batch, context_tokens)
+        last_s = self._cost.step_s(batch, context_tokens + batch * (steps - 1))
+        first, last = place_of(first_s), place_of(last_s)
         if first == last:
-            self._counts[first] += high - low + 1
-        elif high - low == 1:
-            self._counts[first] += 1
-            self._counts[last] += 1
+            self._add(first, steps)
         else:
-            middle = (low + high) // 2
-            place = place_of(self._cost.step_s(batch, context + batch * middle))
-            self._count(batch, context, low, middle, first, place)
-            self._counts[place] -= 1  # the middle is in both halves
-            self._count(batch, context, middle, high, place, last)
+            self._count(batch, context_tokens, steps - 1, first_s, last_s)
+            self._add(last, 1)
+        self._steps += steps
+        self._longest(last_s)
+
+    def _add(self, place: int, steps: int) -> None:
+        self._counts[place] += steps
+        if place < self._low:
+            self._low = place
+        if place >= self._high:
+            self._high = place + 1
+
+    def _count(self, batch: int, context_tokens: int, steps: int, first_s: float, next_s: float) -> None:
+        """So many steps of a run; `next_s` is the length of the one after them."""
+        first, last = place_of(first_s), place_of(next_s)
+        if first == last or steps < 2:
+            self._add(first, steps)
+            return
+        half = steps // 2
+        middle_tokens = context_tokens + batch * half
+        middle_s = self._cost.step_s(batch, middle_tokens)
+        each_s = (next_s - first_s) / steps
+        if abs(first_s + half * each_s - middle_s) > _STRAIGHT * middle_s:
+            self._count(batch, context_tokens, half, first_s, middle_s)
+            self._count(batch, middle_tokens, steps - half, middle_s, next_s)
+            return
+        done = 0
+        for place in range(first, last):
+            until = (longest_in(place) - first_s) / each_s
+            upto = min(ceil(until), steps)
+            if abs(until - round(until)) < _CLOSE:  # too close to tell without asking
+                at = min(round(until), steps - 1)
+                upto = at + (place_of(self._cost.step_s(batch, context_tokens + batch * at)) <= place)
+            self._add(place, upto - done)
+            done = upto
+        self._add(last, steps - done)
 
     def _longest(self, seconds: float) -> None:
         longest = self._long_s
@@ -87,11 +120,12 @@ class Pace:
         """An answer's first token, or its first after a pause; any other says nothing new."""
         answer = self._answers.get(request_id)
         if answer is None:
-            self._answers[request_id] = _Answer(now_s, self._steps, self._counts[:])
+            self._answers[request_id] = _Answer(now_s, self._steps, self._low, self._counts[self._low : self._high])
         elif answer.since_s is not None:
             answer.parts[-1] = answer.parts[-1].with_pause(now_s - answer.since_s)
             answer.begun_s, answer.since_s = now_s, None
-            answer.step, answer.counts = self._steps, self._counts[:]
+            answer.step, answer.low = self._steps, self._low
+            answer.counts = self._counts[self._low : self._high]
 
     def planned(self, step: Step, running: Items[Sequence], now_s: float) -> None:
         """A step begins now. Notes answers that have begun and get no token in it."""
@@ -135,11 +169,14 @@ class Pace:
     def _since(self, answer: _Answer, now_s: float) -> Gaps:
         if self._steps == answer.step:
             return Gaps()
-        counts = np.frombuffer(self._counts, np.uint32) - np.frombuffer(answer.counts, np.uint32)
+        counts = np.array(self._counts[self._low : self._high])
+        if answer.counts:
+            before = answer.low - self._low
+            counts[before : before + len(answer.counts)] -= np.frombuffer(answer.counts, np.uint32)
         places = counts.nonzero()[0]
         longest_s = self._long_s[bisect_right(self._at, answer.step)]
         return Gaps(
-            array("H", places.astype(np.uint16).tobytes()),
+            array("H", (places + self._low).astype(np.uint16).tobytes()),
             array("I", counts[places].tobytes()),
             longest_s=longest_s,
             total_s=now_s - answer.begun_s,

@@ -260,11 +260,12 @@ class VirtualEngine:
         self._step = None
         self._dirty = True
         self.now_s = self._step_end_s
-        self.busy_s += self._step_end_s - self._step_start_s
+        took_s = self._step_end_s - self._step_start_s
+        self.busy_s += took_s
         self.steps += 1
-        self.totals.add(step, self._step_end_s - self._step_start_s)
+        self.totals.add(step, took_s)
         if self._pace is not None:
-            self._pace.step(step, self._slower)
+            self._pace.step(step, took_s if self._anchor is None else None)
         if self.account is not None:
             self.account.add_step(self._cost, step.decodes, step.context_tokens, step.chunks)
         if self._anchor is not None:
