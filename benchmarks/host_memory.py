@@ -4,7 +4,7 @@
     python -m benchmarks.host_memory --workload "TRACE.csv.gz arrivals=…" --rate 2
 
 Virtual time: figures of a model. `saved` is what prompts would have taken alone, less what loads took. A tier that moves
-bytes and wins no time is called harmful.
+bytes and wins no time, or reads less than a hundredth of what it writes, is called harmful.
 """
 
 import argparse

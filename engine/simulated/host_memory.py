@@ -7,6 +7,9 @@ from dataclasses import astuple, dataclass
 from engine.simulated.cost import StepCost
 from engine.simulated.sequence import Sequence
 
+#: Of what is written: where a smaller share is read again, writing was for nothing.
+_RARE = 0.01
+
 
 @dataclass(frozen=True, slots=True)
 class HostTier:
@@ -38,8 +41,8 @@ class HostCounters:
 
     @property
     def harmful(self) -> bool:
-        """Bytes were moved, and no time was won."""
-        return self.out_bytes + self.in_bytes > 0 and self.saved_s <= 0
+        """Bytes were moved, and no time was won, or next to none of them came back."""
+        return self.out_bytes + self.in_bytes > 0 and (self.saved_s <= 0 or self.in_bytes < _RARE * self.out_bytes)
 
 
 def together(many: Iterable[HostCounters]) -> HostCounters:

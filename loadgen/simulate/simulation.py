@@ -215,5 +215,5 @@ class Simulation:
             f"host memory: {whole.out_bytes / 1e9:.3g} GB out, {whole.in_bytes / 1e9:.3g} GB in, {whole.loaded_tokens:,} tokens "
             f"not computed again ({whole.loaded_tokens / max(1, prompts):.1%} of all prompts', "
             f"{whole.tokens_per_byte * 1e6:.3g} for each MB moved), {whole.saved_s:.3g} s of prefill spared"
-            + ("; harmful: bytes moved, no time won" if whole.harmful else "")
+            + ("; harmful: bytes moved for nothing" if whole.harmful else "")
         ]

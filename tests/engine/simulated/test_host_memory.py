@@ -110,3 +110,5 @@ def test_sums_over_engines() -> None:
     assert whole.harmful
     assert whole.tokens_per_byte == 1.0
     assert not together([]).harmful
+    assert not HostCounters(out_bytes=1000, in_bytes=10, saved_s=0.1).harmful
+    assert HostCounters(out_bytes=1000, in_bytes=9, saved_s=0.1).harmful
