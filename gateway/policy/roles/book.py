@@ -2,12 +2,15 @@
 
 from dataclasses import dataclass, field
 from heapq import nsmallest
-from math import inf
+from math import exp, inf
 
 from gateway.policy.roles.backlog import Backlog
 from gateway.policy.roles.knobs import Aims, Knobs
 from gateway.policy.roles.law import StepLaw
 from proto.worker import StepTotals
+
+#: Steps that tell what a step takes of late.
+_LATELY = 100
 
 
 @dataclass(slots=True)
@@ -32,6 +35,7 @@ class Book:
     decoding: dict[str, Answer] = field(default_factory=dict)
     steps: int = 0
     budget: int = 0  # tokens of a step, as the worker was told last
+    _lately_s: float = inf  # what a step took of late
     _looked_s: float = 0.0
     _fresh: list[tuple[Answer, float]] = field(default_factory=list)  # who began since the last look, and when
     _step_s: float | None = None  # what the most pressed answer allows, as of the last look; None when not known
@@ -80,25 +84,31 @@ class Book:
                 one.begun += steps.count * max(0.0, since_s - self._looked_s) / (now_s - self._looked_s)
             self._fresh.clear()
         self.backlog.computed(steps.chunk_tokens)
+        if steps.count:
+            kept = exp(-steps.count / _LATELY)
+            mean_s = steps.seconds / steps.count
+            self._lately_s = mean_s + kept * (self._lately_s - mean_s) if self.steps else mean_s
         self.steps += steps.count
         self._looked_s = now_s
         self._changed()
 
     def step_s(self, law: StepLaw, aims: Aims, knobs: Knobs) -> float:
-        """How long a step may take so that nearly every answer keeps its mean. What it has saved it may spend soon, as long
-        steps come only while there are prompts; what it is short of it makes up for over all that is left of it. Who cannot keep its mean any more does not hold the others up."""
+        """How long a step may take so that nearly every answer keeps its mean. What it has saved, and some of what it surely
+        will, it may spend soon, as long steps come only while there are prompts; what it is short of it makes up for over
+        all that is left of it. Who cannot keep its mean any more does not hold the others up."""
         if self._step_s is None:
             self._step_s = self._pressed_s(knobs, knobs.tpot_share * aims.tpot_s, law)
         return self._step_s
 
     def _pressed_s(self, knobs: Knobs, aim_s: float, law: StepLaw) -> float:
         least_s, steps, now_s = law.step_s(self.answers, self.reading_tokens), self.steps, self._looked_s
+        ahead_s = knobs.foresight * max(0.0, aim_s - self._lately_s)
         # who comes loses some steps on its way, which count as long as they are here
         allowed = [aim_s * tokens / (tokens + knobs.handoff_steps) for tokens in self.handed.values()]
         for one in self.decoding.values():
             done = steps - one.begun
             left = max(one.tokens - done, 1.0)
-            credit_s = done * aim_s + one.first_s - now_s
+            credit_s = done * aim_s + one.first_s - now_s + left * ahead_s
             allowed.append(aim_s + credit_s / (min(left, knobs.credit_tokens) if credit_s > 0 else left))
         able = [may_s for may_s in allowed if may_s > least_s]
         if able:

@@ -101,7 +101,7 @@ def test_a_full_decode_side_does_not_stop_the_fleet() -> None:
 
 
 def test_prompts_make_no_step_of_an_answer_longer_than_the_aim_unless_it_has_saved_time() -> None:
-    world = World()
+    world = World(knobs=Knobs(foresight=0.0))
     fluid = world.fluid
     place = Placement("w0", Path.COLOCATED, "")
     assert fluid.chunk_tokens("w0") == fluid.knobs.largest_step_tokens
@@ -115,8 +115,26 @@ def test_prompts_make_no_step_of_an_answer_longer_than_the_aim_unless_it_has_sav
     assert fluid.chunk_tokens("w0") < tight
 
 
+def test_where_steps_are_short_an_answer_may_spend_a_little_before_it_has_saved_it() -> None:
+    steps_s = []
+    for step_s in (0.048, 0.02):
+        world = World()
+        fluid, place = world.fluid, Placement("w0", Path.COLOCATED, "")
+        fluid.taken("a", place, Need(100, 1000, 1))
+        fluid.prefilled("a")
+        world.now_s += 200 * step_s
+        fluid.stepped("w0", StepTotals(200, 200 * step_s, 200, 200 * 2000))
+        fluid.ended("a")
+        fluid.taken("b", place, SHORT)
+        fluid.prefilled("b")
+        assert fluid.book("w0").answers == 1
+        steps_s.append(fluid.law.step_s(1, 2000, fluid.chunk_tokens("w0")))
+    assert steps_s[0] == pytest.approx(0.97 * 0.05, rel=0.01)
+    assert 1.1 * steps_s[0] < steps_s[1] < 1.3 * steps_s[0]
+
+
 def test_an_answer_that_has_just_begun_may_spend_nothing_that_others_have_saved() -> None:
-    world = World()
+    world = World(knobs=Knobs(foresight=0.0))
     fluid = world.fluid
     place = Placement("w0", Path.COLOCATED, "")
     fluid.taken("a", place, Need(100, 1000, 1))
@@ -141,7 +159,7 @@ def test_what_came_in_the_middle_of_a_window_has_its_share_of_the_steps() -> Non
 
 
 def test_who_cannot_keep_its_mean_any_more_holds_nobody_up() -> None:
-    world = World()
+    world = World(knobs=Knobs(foresight=0.0))
     fluid = world.fluid
     for name in ("a", "b"):
         fluid.taken(name, Placement("w0", Path.COLOCATED, ""), SHORT)
