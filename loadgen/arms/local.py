@@ -89,7 +89,7 @@ class LocalArm:
             while not await _is_ready(pool, target):
                 if self._process.returncode is not None:
                     raise LoadgenError(
-                        f"arm {self.name}: `{self.origin}` ended with code {self._process.returncode}: {_last_line(log)}"
+                        f"arm {self.name}: `{self.origin}` ended with code {self._process.returncode}: {_last_words(log)}"
                     )
                 if asyncio.get_running_loop().time() > deadline:
                     raise LoadgenError(f"arm {self.name}: `{self.origin}` was not ready in {self.ready_timeout_s:g} s")
@@ -138,6 +138,9 @@ async def _is_ready(pool: Pool, target: Target) -> bool:
     return answer.status == 200
 
 
-def _last_line(log: Path) -> str:
+def _last_words(log: Path) -> str:
+    """The last line, or what stands in the last box: wrong options are told in one."""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    return lines[-1][:300] if lines else "no output"
+    framed = [line.strip("│ ") for line in lines if line.startswith("│")]
+    told = " ".join(framed) if lines and lines[-1].startswith("╰") else "".join(lines[-1:])
+    return told[:300] or "no output"

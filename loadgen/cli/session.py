@@ -70,6 +70,8 @@ class Session:
         label = (
             f"{arm.name} {'' if rate is None else f'{rate:g}/s '}{f'#{repetition + 1}' if repetition else ''}".strip()
         )
+        if not self._console.is_terminal:
+            self.say(f"running {label}")  # a log shows no bar
         self._arm = arm
         try:
             with self._bar() as bar:

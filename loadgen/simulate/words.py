@@ -116,6 +116,10 @@ def parse_layout(words: str, client_timeout_s: float = 600.0) -> Layout:
             raise LoadgenError(f"sim:{words}: --{name.replace('_', '-')} {given[name]:g} is not a time")
     if config.gateway.routing.handoff_after_tokens > 1:
         raise LoadgenError(f"sim:{words}: hand-offs are simulated after the first token only (handoff_after_tokens)")
+    if config.gateway.routing.fluid is not None:
+        raise LoadgenError(
+            f"sim:{words}: fluid roles are simulated with --fluid TTFT:TPOT, not by gateway.routing.fluid"
+        )
     knobs = config.worker.admission
     promise = PromiseRule(knobs.epsilon, knobs.pool_share, knobs.spread, knobs.learn)
     each_s = given["overhead_ms"] / 1e3

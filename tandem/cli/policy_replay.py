@@ -68,10 +68,10 @@ def replay(
     policies = _policies(policy, against)
     wanted = Wanted(run, rate, requests, duration, time_scale, seed)
     try:
-        words, in_force = _fleet(layout, profile, endpoint, api_key)
+        words, in_force, left_out = _fleet(layout, profile, endpoint, api_key)
         if against is None and in_force is not None:
             policies.append(in_force)
-        document = _replayed(log, wanted, words, policies, quiet=as_json)
+        document = _replayed(log, wanted, words, policies, left_out, quiet=as_json)
     except LoadgenError as error:
         raise CliError(Exit.USAGE, str(error)) from None
     text = json.dumps(document, indent=2)
@@ -90,19 +90,25 @@ def _policies(policy: Path, against: Path | None) -> list[Any]:
     return [loaded(file) for file in (policy, against) if file is not None]
 
 
-def _fleet(layout: str, profile: str, endpoint: str, api_key: str) -> tuple[str, Any]:
-    """Words of the layout; with a running gateway, the policy in force as well."""
+def _fleet(layout: str, profile: str, endpoint: str, api_key: str) -> tuple[str, Any, list[str]]:
+    """Words of the layout; with a running gateway, the policy in force as well, and what of it is not replayed."""
     if layout:
-        return layout.removeprefix("sim:"), None
+        return layout.removeprefix("sim:"), None, []
     from gateway.policy_versions.document import policy_of
     from loadgen.replay.fleet import words_of
 
     status = at_one(endpoint, api_key, lambda gateway: gateway.status())
     in_force = at_one(endpoint, api_key, lambda gateway: gateway.policy())
-    return words_of(status, profile), policy_of(in_force["settings"])
+    fluid = (status.get("policy") or {}).get("roles") is not None
+    left_out = (
+        ["the gateway's roles are fluid, the replay's fixed: --layout \"sim:… --fluid TTFT:TPOT\""] if fluid else []
+    )
+    return words_of(status, profile), policy_of(in_force["settings"]), left_out
 
 
-def _replayed(log: str, wanted: Any, words: str, policies: list[Any], *, quiet: bool) -> dict[str, Any]:
+def _replayed(
+    log: str, wanted: Any, words: str, policies: list[Any], left_out: list[str], *, quiet: bool
+) -> dict[str, Any]:
     from rich.console import Console
 
     from loadgen.replay.log import read
@@ -114,6 +120,7 @@ def _replayed(log: str, wanted: Any, words: str, policies: list[Any], *, quiet: 
     replays = [replay(recorded.schedule, layout, policy) for policy in policies]
     notes = [
         f"virtual time, figures of a model; fleet: {layout.description}",
+        *left_out,
         *recorded.notes,
         "the length model starts from the policy's prior; clients declare their answers' lengths"
         if layout.declared.value == "exact"

@@ -39,6 +39,13 @@ async def test_a_layout_that_does_not_start_says_why() -> None:
             pass
 
 
+async def test_a_wrong_option_is_told_without_its_frame() -> None:
+    arm = LocalArm("bad", 1, "--nope 3", ready_timeout_s=2 * HANG_S)
+    with pytest.raises(LoadgenError, match=r"ended with code 2: No such option: --nope"):
+        async with arm:
+            pass
+
+
 async def test_a_layout_that_ignores_sigterm_is_ended_all_the_same(tmp_path: Path) -> None:
     script = tmp_path / "stubborn.py"
     script.write_text("import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(6000)\n")

@@ -59,6 +59,7 @@ def test_words_of_a_simulation() -> None:
         ("--start -5", "--start -5 is not a time"),
         ("--start nan", "--start nan is not a time"),
         ("--overhead-ms inf", "--overhead-ms inf is not a time"),
+        ("--set gateway.routing.fluid.ttft_ms=9 --set gateway.routing.fluid.tpot_ms=9", "with --fluid TTFT:TPOT"),
         ("--fluid 800", "--fluid 800 is not TTFT:TPOT"),
         ("--fluid 800:0", "is not TTFT:TPOT"),
         ("--set gateway.nonsense=1", "nonsense"),
