@@ -18,7 +18,7 @@ from gateway.policy.control.rows import MoveRow
 from gateway.policy.prefill_choice import ASSUMED_PREFILL_TOKENS_PER_S
 from gateway.request.moving import Order, Why
 from gateway.request.observer import Moved
-from gateway.request.standing import Growing, answer_of, pressure, standing, targets_for
+from gateway.request.standing import Growing, answer_of, growth_blocks, pressure, standing, targets_for
 
 
 class Source(Protocol):
@@ -71,20 +71,23 @@ class Overruns:
         self._tell()
         policies, balance = self._policies, self._balance
         if any(policy.order for policy in policies.values()):
-            for worker in [one for one in self._cluster.workers() if self._pressed(one)]:
-                self._make_room(worker, policies)
+            for worker in [one for one in self._cluster.workers() if self._news_of(one)]:
+                if (pressed := _pressed(worker)) or (self.may_move and self._will_be_short(worker)):
+                    self._make_room(worker, policies, pressed)
         if balance is not None:
             self._even_out(balance)
 
-    def _make_room(self, worker: Worker, policies: Mapping[str, OverrunPolicy]) -> None:
+    def _make_room(self, worker: Worker, policies: Mapping[str, OverrunPolicy], pressed: bool) -> None:
+        """Answers move before KV runs out, and are capped only when it has."""
         running = self._running(worker)
         others = [one for one in self._cluster.workers() if not _draws(one)] if self.may_move else []
         targets = targets_for(worker, self._cluster, others)
         look_s = self._cluster.config.health.watch_interval_s
         action = decide(pressure(worker, list(running.values()), look_s, targets), policies, self._prices)
-        if action.response in (Response.CAP, Response.MOVE):
+        capped = action.response is Response.CAP and pressed
+        if capped or action.moves:
             self._acted[worker.worker_id] = _told(worker)
-        if action.response is Response.CAP:
+        if capped:
             for name in action.request_ids:
                 running[name].cap()
                 self.capped += 1
@@ -138,17 +141,25 @@ class Overruns:
     def _balance(self) -> Balance | None:
         return self._controller.balance
 
-    def _pressed(self, worker: Worker) -> bool:
-        """Whether the emergency pool, or where there is none all KV, is in use. Of one state it is acted on once: the
-        news that answers have left is no news of KV, and would end the next, and the next."""
-        state = worker.state
-        if not worker.ready or state is None or self._acted.get(worker.worker_id) == _told(worker):
-            return False
-        return state.pool_blocks_used >= state.pool_blocks and state.running > 0
+    def _news_of(self, worker: Worker) -> bool:
+        """Of one state it is acted on once: the news that answers have left is no news of KV, and would end the next, and the
+        next."""
+        return worker.ready and worker.state is not None and self._acted.get(worker.worker_id) != _told(worker)
+
+    def _will_be_short(self, worker: Worker) -> bool:
+        """Before it can say so again."""
+        state, look_s = worker.state, self._cluster.config.health.watch_interval_s
+        return state is not None and state.blocks_used + growth_blocks(worker, look_s) > state.blocks_total
 
     @property
     def _prices(self) -> Prices:
         return Prices(self._controller.pace.prompt_tokens_per_s or ASSUMED_PREFILL_TOKENS_PER_S)
+
+
+def _pressed(worker: Worker) -> bool:
+    """Whether the emergency pool, or where there is none all KV, is in use."""
+    state = worker.state
+    return state is not None and state.pool_blocks_used >= state.pool_blocks and state.running > 0
 
 
 def _draws(worker: Worker) -> bool:

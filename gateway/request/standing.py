@@ -51,18 +51,25 @@ def answer_of(each: Growing, worker: Worker) -> Answer:
     )
 
 
+def growth_blocks(worker: Worker, look_s: float) -> int:
+    """What the running answers gain until the next look."""
+    state = worker.state
+    if state is None or not state.step_time_s:
+        return 0
+    return -(-round(look_s / state.step_time_s * state.running) // worker.info.block_size_tokens)
+
+
 def pressure(worker: Worker, running: Sequence[Growing], look_s: float, targets: Sequence[Target]) -> Pressure:
     """`look_s`: until the next look. Those that are leaving are not there any more."""
     state, size = worker.state, worker.info.block_size_tokens
     assert state is not None
-    steps = look_s / state.step_time_s if state.step_time_s else 0.0
     staying = [each for each in running if not each.leaving]
     gone = sum(each.blocks(size) for each in running if each.leaving)
     return Pressure(
         blocks_total=state.blocks_total,
         pool_blocks=state.pool_blocks,
         held_blocks=state.blocks_used - gone,
-        growth_blocks=-(-round(steps * state.running) // size),
+        growth_blocks=growth_blocks(worker, look_s),
         answers=[answer_of(each, worker) for each in staying],
         targets=targets,
     )

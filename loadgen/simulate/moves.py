@@ -1,4 +1,4 @@
-"""Running answers that leave a full worker for an emptier one, in virtual time (R-26): the gateway's policy, the engines' hand-over."""
+"""Running answers that go on at another worker, in virtual time: the gateway's policy, the engines' hand-over (R-08, R-26)."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from engine.simulated.gaps import Gaps
 from gateway.policy.admission.balance import Standing, even_out, fullest
 from gateway.policy.admission.move import By, Target
-from gateway.policy.admission.overrun import Answer, Prices
+from gateway.policy.admission.overrun import Answer, OverrunPolicy, Pressure, Prices, Response, decide
 from gateway.policy.control.going_on import going_on
 from gateway.policy.dispatch import Bid
 from gateway.policy.prefill_choice import ASSUMED_PREFILL_TOKENS_PER_S
@@ -34,8 +34,9 @@ class _Place:
 
 
 class Moves:
-    """One answer at a time; none under fluid roles. `on` sends an answer with held KV to its new worker. `counts` by what
-    became of them, as in `gateway.request.moving.Outcome`."""
+    """What leaves a worker whose emergency pool is used up, where the policy says `on_overrun: [move]`, and what leaves a full
+    one, with `balance`; nothing under fluid roles. `on` sends an answer with held KV to its new worker. `counts` by what became
+    of them, as in `gateway.request.moving.Outcome`."""
 
     def __init__(self, ground: Ground, on: Callable[[Flight, Leg], None]) -> None:
         self._ground = ground
@@ -43,13 +44,19 @@ class Moves:
         self._busy: Callable[[], bool] = lambda: False
         self._going: dict[str, _Place] = {}  # by leg
         self._moved: set[int] = set()
+        self._yields: dict[str, OverrunPolicy] = {}
+        self._relieves = False
         self.counts: Counter[str] = Counter()
 
     def start(self, busy: Callable[[], bool]) -> None:
         """`busy` says whether anything may still happen."""
         self._busy = busy
         controller = self._ground.desk().controller
-        if controller is not None and controller.balance is not None and self._ground.roles is None:
+        if controller is None or self._ground.roles is not None:
+            return
+        self._yields = {klass.name: klass.overrun for klass in controller.classes}
+        self._relieves = any(Response.MOVE in each.order for each in self._yields.values())
+        if self._relieves or controller.balance is not None:
             self._later()
 
     def _later(self) -> None:
@@ -60,9 +67,43 @@ class Moves:
         if not self._busy():
             return
         self._forget()
+        workers = [worker for worker in self._ground.fleet.workers.values() if worker.up and worker.role.decodes]
+        if self._relieves:
+            for worker in workers:
+                self._relieve(worker, workers)
         if not self._going:
-            self._even_out()
+            self._even_out(workers)
         self._later()
+
+    def _relieve(self, worker: SimWorker, workers: list[SimWorker]) -> None:
+        """As many as it takes, and no more before these have gone."""
+        fleet, ledger = self._ground.fleet, worker.ledger
+        engine, limits = fleet.settled(worker), worker.pool.limits
+        used, step_s = engine.scheduler.pool.used, engine.busy_s / max(1, engine.steps)
+        steps = self._ground.config.health.watch_interval_s / step_s if step_s else 0.0
+        growth = -(-round(steps * len(engine.scheduler.running)) // limits.block_size)
+        leaving = any(place.flight.leg and place.flight.leg.worker is worker for place in self._going.values())
+        if leaving or used + growth <= limits.blocks:
+            return
+        running = self._running(worker)
+        pressure = Pressure(
+            blocks_total=limits.blocks,
+            pool_blocks=ledger.expected.budget.pool_blocks,
+            held_blocks=used,
+            growth_blocks=growth,
+            answers=[answer for _, answer in running],
+            targets=[self._target(worker, other) for other in workers if other is not worker],
+        )
+        action = decide(pressure, self._yields, self._prices)
+        flights = {answer.request_id: flight for flight, answer in running}
+        for move in action.moves:
+            self._ask(flights[move.request_id], fleet.worker(move.worker_id))
+
+    @property
+    def _prices(self) -> Prices:
+        controller = self._ground.desk().controller
+        assert controller is not None
+        return Prices(controller.pace.prompt_tokens_per_s or ASSUMED_PREFILL_TOKENS_PER_S)
 
     def _forget(self) -> None:
         """Answers that ended, or lost their worker, while they were asked to leave."""
@@ -74,11 +115,10 @@ class Moves:
         self._going.pop(name).give_back()
         self.counts[outcome] += 1
 
-    def _even_out(self) -> None:
+    def _even_out(self, workers: list[SimWorker]) -> None:
         fleet, controller = self._ground.fleet, self._ground.desk().controller
         assert controller is not None
         balance = controller.balance
-        workers = [worker for worker in fleet.workers.values() if worker.up and worker.role.decodes]
         standings = [
             Standing(worker.name, worker.pool.limits.blocks, fleet.settled(worker).scheduler.pool.used)
             for worker in workers
@@ -91,8 +131,7 @@ class Moves:
         flights = {answer.request_id: flight for flight, answer in self._running(source)}
         answers = [answer for _, answer in self._running(source)]
         targets = [self._target(source, fleet.worker(one.worker_id)) for one in emptier]
-        prices = Prices(controller.pace.prompt_tokens_per_s or ASSUMED_PREFILL_TOKENS_PER_S)
-        for move in even_out(full, emptier, targets, answers, prices).moves:
+        for move in even_out(full, emptier, targets, answers, self._prices).moves:
             self._ask(flights[move.request_id], fleet.worker(move.worker_id))
 
     def _target(self, source: SimWorker, other: SimWorker) -> Target:

@@ -7,7 +7,7 @@ import pytest
 
 from gateway.policy.control.controller import controller_of
 from loadgen.demand import Demand
-from loadgen.simulate import Addition, Failure
+from loadgen.simulate import Addition, Declared, Failure
 from loadgen.simulate.simulation import Simulation
 from proto.worker import Role
 from tests.loadgen.simulate.build import layout, nothing_left, opened
@@ -81,3 +81,30 @@ def test_a_worker_that_is_lost_while_answers_move_leaves_nothing(worker: str) ->
         one.fleet.engines.at(at_s, partial(one._lose, Failure(worker, at_s, 5.0)))
         assert len(one.run().results) == len(DEMANDS)
         nothing_left(one)
+
+
+def outgrown(klass: dict[str, Any]) -> Simulation:
+    """Growth that was believed to be 64 tokens and is 400, on KV for six such answers; the second worker comes when all run."""
+    gateway = {
+        "routing": {"on_no_prefill": "local"},
+        "admission": {"default_output_tokens": 64},
+        "policy": {"rule": "declared", "classes": {"default": klass}},
+        "health": {"watch_interval_s": 0.02},
+    }
+    second = Addition(Role.DECODE, 1, 0.1)
+    one = layout(
+        decode=1, gateway=gateway, controller=controller_of, changes=(second,), start_s=0.0, declared=Declared.NONE
+    )
+    return Simulation(one, opened([(0.001 * number, Demand(100, 400)) for number in range(12)]))
+
+
+def test_r08_answers_that_outgrow_their_worker_go_on_at_one_with_room() -> None:
+    stays, moves = outgrown({}), outgrown({"on_overrun": ["move"]})
+    before, after = stays.run(), moves.run()
+    for outcome in (before, after):
+        assert [result.output_tokens for result in outcome.results] == [400] * 12
+    assert not stays.legs.moves.counts
+    assert moves.legs.moves.counts["moved"] >= 3
+    assert 2 * after.preemptions < before.preemptions
+    assert after.recomputed_tokens < before.recomputed_tokens
+    nothing_left(moves)
