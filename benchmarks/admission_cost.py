@@ -98,7 +98,11 @@ class Scene:
 
     def _worker(self, name: str) -> Worker:
         info = plain_info(name, blocks=BLOCKS, block_size=SIZE, slots=SLOTS, window=WINDOW)
-        return Worker(info, "", HealthConfig(), lambda: self.now_s, lambda *_: None, lambda: None)
+        return Worker(info, "", HealthConfig(), lambda: self.now_s, lambda *_: None, self._news)
+
+    def _news(self) -> None:
+        """As a live gateway takes it."""
+        self._view.tend()
 
     def _hear(self, name: str) -> None:
         ledger = self.ledgers[name]

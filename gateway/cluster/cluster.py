@@ -135,6 +135,7 @@ class Cluster:
         self._listeners.append(listener)
 
     def changed(self) -> None:
+        self._view.tend()
         for listener in self._listeners:
             listener()
 

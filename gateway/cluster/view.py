@@ -23,6 +23,14 @@ class View:
         self._decodes: list[DecodeCandidate | None] = []
         self._prefills: list[PrefillCandidate | None] = []
         self._seats: dict[int, int] = {}  # the place in the fleet of each that decodes
+        self._renewed: set[int] = set()  # not in the fleet yet
+        self._moved = self._recomputed = False  # whether some decode no more, or do; and prefill candidates are others
+
+    def tend(self) -> None:
+        """After news: whoever has changed is looked at now, and not while a prompt waits for its place."""
+        for at in self._changed:
+            self._renew(at, self._caching.get(at, 0))
+        self._changed.clear()
 
     def fleet(self, ready: Iterable[Worker], links: Mapping[str, Links], prefix: BlockHashes) -> Fleet:
         """With what each decode worker is believed to have cached of a prompt. The same one while nothing changes."""
@@ -33,16 +41,17 @@ class View:
         for at, tokens in self._caching.items():
             if _cached(self._ready[at], prefix) != tokens:
                 self._changed.add(at)
-        if others or self._changed or self._closed or links is not self._fleet.links:
-            places, computing = self._changed | self._closed, self._prefills.copy()
-            seated = [self._renew(at, prefix) for at in places]
-            self._changed.clear()
-            if others or links is not self._fleet.links or False in seated:
-                self._gather(links)
-            else:
-                seats = [(self._seats[at], self._decodes[at]) for at in places if at in self._seats]
-                decodes = {seat: one for seat, one in seats if one is not None}
-                self._fleet = self._fleet.but(decodes, None if self._prefills == computing else self._those_computing())
+        for at in self._changed | self._closed:
+            self._renew(at, _cached(self._ready[at], prefix))
+        self._changed.clear()
+        if others or self._moved or links is not self._fleet.links:
+            self._gather(links)
+        elif self._renewed:
+            seats = [(self._seats[at], self._decodes[at]) for at in self._renewed if at in self._seats]
+            decodes = {seat: one for seat, one in seats if one is not None}
+            self._fleet = self._fleet.but(decodes, self._those_computing() if self._recomputed else None)
+        self._renewed.clear()
+        self._moved = self._recomputed = False
         return self._fleet
 
     def _gather(self, links: Mapping[str, Links]) -> None:
@@ -54,27 +63,29 @@ class View:
         return tuple([one for one in self._prefills if one is not None])
 
     def _adopt(self, ready: list[Worker]) -> None:
-        self._ready, self._changed, self._closed = ready, set(range(len(ready))), set()
+        self._ready, self._changed, self._closed, self._renewed = ready, set(range(len(ready))), set(), set()
         self._caching = {at: 0 for at, worker in enumerate(ready) if worker.prefix}
         self._decodes, self._prefills = [None] * len(ready), [None] * len(ready)
         for at, worker in enumerate(ready):
             worker.touched = partial(self._changed.add, at)
 
-    def _renew(self, at: int, prefix: BlockHashes) -> bool:
-        """Whether it has kept its seat, or has none as before."""
-        worker, before = self._ready[at], self._decodes[at]
-        cached = 0
+    def _renew(self, at: int, cached: int) -> None:
+        """`cached`: tokens of a prompt. Of another one it is looked at once more."""
+        worker, role = self._ready[at], self._ready[at].role
         if worker.prefix:
-            self._caching[at] = cached = _cached(worker, prefix)
-        decode = worker.as_decode(cached) if worker.role.decodes else None
-        self._decodes[at] = decode
-        self._prefills[at] = worker.as_prefill() if worker.role.prefills else None
+            self._caching[at] = cached
+        decode = worker.as_decode(cached) if role.decodes else None
+        prefill = worker.as_prefill() if role.prefills else None
+        self._moved |= (decode is None) != (self._decodes[at] is None)
+        self._recomputed |= prefill != self._prefills[at]
+        self._decodes[at], self._prefills[at] = decode, prefill
+        self._renewed.add(at)
         if decode is not None and decode.closed:
             self._closed.add(at)
         else:
             self._closed.discard(at)
-        return (decode is None) == (before is None)
 
 
 def _cached(worker: Worker, prefix: BlockHashes) -> int:
-    return worker.prefix.cached_tokens(prefix.hashes(worker.info.block_size_tokens))
+    known = worker.prefix
+    return known.cached_tokens(prefix.hashes(worker.info.block_size_tokens)) if known else 0

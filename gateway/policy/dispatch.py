@@ -264,8 +264,11 @@ class Dispatch(Generic[T]):
         self._line.settle(Entry(bid.arrival, Ask(bid, None)), prompt_tokens, output_tokens)
 
     def _tell(self, bid: Bid, fleet: Fleet, decided: D) -> D:
+        if not bid.parts:
+            self._decided(bid, fleet, self._rules, decided)
+            return decided
         also = decided.also if isinstance(decided, Placement) else ()
-        for each, its in zip(bid.prompts, (decided, *also) if also else repeat(decided), strict=False):
+        for each, its in zip(bid.parts, (decided, *also) if also else repeat(decided), strict=False):
             self._decided(each, fleet, self._rules, its)
         return decided
 

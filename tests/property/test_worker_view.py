@@ -113,6 +113,8 @@ def test_the_kept_view_is_the_one_made_anew_after_any_events(between: int) -> No
     walk, view = Walk(between), View()
     for number in range(6_000):
         walk.random.choice(walk.events)()
+        if walk.random.random() < 0.3:
+            view.tend()
         if number % between == 0:
             ready = [walk.workers[name] for name in walk.ready]
             kept, new = view.fleet(ready, walk.links, walk.prompt), anew(ready, walk.links, walk.prompt)

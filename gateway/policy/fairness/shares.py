@@ -28,7 +28,8 @@ class Shares:
 
     def counter(self, member: str) -> float:
         """Service received per weight, lifts included."""
-        return self._counters.get(member, self._floor())
+        known = self._counters.get(member)
+        return self._floor() if known is None else known
 
     def first(self) -> str | None:
         return self._waiting.first()

@@ -1,11 +1,13 @@
 """The fleet that routing sees is made anew where a worker has changed, and nowhere else."""
 
+import pytest
+
 from gateway.cluster.leases import LeaseKind
 from gateway.cluster.view import View
 from gateway.cluster.worker import Worker
 from gateway.config import HealthConfig
 from gateway.policy.prefix import PrefixKey
-from gateway.policy.routing import Fleet, Links
+from gateway.policy.routing import DecodeCandidate, Fleet, Links
 from gateway.policy.standing import REOPEN_S
 from proto.reservation import Refusal, RefusalReason
 from proto.worker import Role
@@ -19,13 +21,16 @@ class Scene:
     def __init__(self) -> None:
         self.clock = Clock()
         self.one, self.other = self.workers = [self.worker("a"), self.worker("b")]
-        self._view = View()
+        self.view = View()
 
     def worker(self, name: str) -> Worker:
         return Worker(worker_info(name), name, HealthConfig(), self.clock, lambda *_: None, lambda: None)
 
+    def seen(self, prefix: PrefixKey | None = None) -> Fleet:
+        return self.view.fleet(self.workers, LINKS, prefix or PrefixKey((), ""))
+
     def fleet(self, prefix: PrefixKey | None = None) -> Fleet:
-        seen = self._view.fleet(self.workers, LINKS, prefix or PrefixKey((), ""))
+        seen = self.seen(prefix)
         for worker, decode in zip(self.workers, seen.decodes, strict=True):
             assert decode == worker.as_decode(decode.cached_tokens)
         assert seen.prefills == tuple(worker.as_prefill() for worker in self.workers)
@@ -35,6 +40,25 @@ class Scene:
 def test_nothing_has_changed_and_the_fleet_is_the_same_one() -> None:
     scene = Scene()
     assert scene.fleet() is scene.fleet()
+
+
+def test_news_is_looked_at_when_it_comes_and_not_while_a_prompt_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene, looks = Scene(), list[str]()
+    look = Worker.as_decode
+
+    def counted(self: Worker, cached_tokens: int) -> DecodeCandidate:
+        looks.append(self.worker_id)
+        return look(self, cached_tokens)
+
+    before = scene.seen()
+    monkeypatch.setattr(Worker, "as_decode", counted)
+    scene.one.heard(state(blocks_used=60))
+    scene.view.tend()
+    assert looks == ["a"]
+    after = scene.seen()
+    assert looks == ["a"]
+    assert (before.decodes[0].blocks_free, after.decodes[0].blocks_free) == (100, 40)
+    assert after.decodes[1] is before.decodes[1]
 
 
 def test_whatever_changes_a_worker_is_seen_and_the_others_stay_as_they_are() -> None:
@@ -79,7 +103,7 @@ def test_another_role_and_other_workers_are_seen_at_once() -> None:
     scene = Scene()
     scene.fleet()
     scene.one.heard(state(role=Role.DECODE))
-    seen = scene._view.fleet(scene.workers, LINKS, PrefixKey((), ""))
+    seen = scene.seen()
     assert ([one.worker_id for one in seen.decodes], [one.worker_id for one in seen.prefills]) == (["a", "b"], ["b"])
     scene.workers = [scene.other, scene.worker("c")]
     assert [one.worker_id for one in scene.fleet().decodes] == ["b", "c"]
