@@ -3,3 +3,7 @@
 
 class LoadgenError(Exception):
     """Ends a command with one line on stderr and exit code 2."""
+
+
+class InterruptedEarlyError(LoadgenError):
+    """Ctrl-C came before there was anything to show: exit code 130."""

@@ -15,6 +15,9 @@ Found = TypeVar("Found")
 #: How often the clock is looked at while everybody works.
 _LOOK_S = 0.5
 
+#: Why a crew has stopped, after Ctrl-C.
+INTERRUPTED = "interrupted"
+
 
 class Crew:
     """`stopped` says why no more work is done; "" while it goes on. With one job everything stays in this process."""
@@ -53,7 +56,7 @@ class Crew:
         try:
             yield from self._alone(function, feed) if self._pool is None else self._together(self._pool, function, feed)
         except KeyboardInterrupt:
-            self._stop("interrupted")
+            self._stop(INTERRUPTED)
 
     def _alone(self, function: Callable[[Item], Found], feed: Iterator[Item]) -> Iterator[tuple[Item, Found]]:
         for item in feed:

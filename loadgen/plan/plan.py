@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from loadgen.bound import Resource
-from loadgen.failure import LoadgenError
+from loadgen.failure import InterruptedEarlyError, LoadgenError
 from loadgen.plan.bottleneck import Bottleneck, bottleneck_of
 from loadgen.plan.candidate import Candidate, Family
-from loadgen.plan.crew import Crew
+from loadgen.plan.crew import INTERRUPTED, Crew
 from loadgen.plan.further import Answered, Worth, answer, worth
 from loadgen.plan.question import Question
 from loadgen.plan.race import Halving, Race, Stage, Standing, Watch
@@ -93,7 +93,8 @@ def make_plan(asked: Asked, crew: Crew, watch: Watch, clock: Callable[[], float]
     race.run(found)
     rows = rank(race.standings, question.goals)
     if not rows:
-        raise LoadgenError(_none(race.standings, crew))
+        kind = InterruptedEarlyError if crew.stopped == INTERRUPTED else LoadgenError
+        raise kind(_none(race.standings, crew))
     few = _few(rows)
     bottlenecks = [] if crew.stopped else [_bottleneck(row, asked) for row in _explained(rows)]
     rates = {row.candidate: row.rate for row in few}

@@ -87,7 +87,8 @@ def plan(
         if not given:
             raise CliError(Exit.USAGE, f"tandem plan needs {flag}; see tandem plan --help")
 
-    from loadgen.failure import LoadgenError
+    from loadgen.failure import InterruptedEarlyError, LoadgenError
+    from loadgen.plan.crew import INTERRUPTED
     from loadgen.plan.session import run_plan
     from loadgen.plan.words import Words
 
@@ -99,7 +100,9 @@ def plan(
     )  # fmt: skip
     try:
         planned = run_plan(words, jobs, budget, out, quiet)
+    except InterruptedEarlyError as error:
+        raise CliError(Exit.INTERRUPTED, str(error)) from None
     except LoadgenError as error:
         raise CliError(Exit.USAGE, str(error)) from None
-    if planned.incomplete == "interrupted":
+    if planned.incomplete == INTERRUPTED:
         raise typer.Exit(Exit.INTERRUPTED)

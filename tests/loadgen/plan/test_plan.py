@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from loadgen.bound import Bound, Resource
-from loadgen.failure import LoadgenError
+from loadgen.failure import InterruptedEarlyError, LoadgenError
 from loadgen.plan.bottleneck import Resource as Limit
 from loadgen.plan.bottleneck import bottleneck_of
 from loadgen.plan.candidate import Candidate, Engine, Family, Part
-from loadgen.plan.crew import Crew
+from loadgen.plan.crew import INTERRUPTED, Crew
 from loadgen.plan.document import plan_document
 from loadgen.plan.further import worth
 from loadgen.plan.layout_document import layout_text, read_layout
@@ -81,6 +81,14 @@ def test_no_time_gives_a_partial_plan_or_a_reason() -> None:
     ticks = iter(range(10_000))
     crew = Crew(1, budget_s=1.0, clock=lambda: float(next(ticks)))
     with crew, pytest.raises(LoadgenError, match="no layout was measured"):
+        make_plan(asked, crew, lambda stage, done, total: None)
+
+
+def test_ctrl_c_before_anything_was_measured_is_no_wrong_usage() -> None:
+    asked = Asked(question(), Space((Gpus(PROFILE, 2),)), halving=QUICK)
+    crew = Crew(1)
+    crew.stopped = INTERRUPTED
+    with crew, pytest.raises(InterruptedEarlyError, match="no layout was measured: interrupted"):
         make_plan(asked, crew, lambda stage, done, total: None)
 
 

@@ -7,6 +7,7 @@ import httpx
 import pytest
 from typer.testing import CliRunner, Result
 
+from loadgen.failure import InterruptedEarlyError
 from loadgen.plan.candidate import Candidate, Engine, Part
 from loadgen.plan.layout_document import layout_text
 from proto.worker import Role
@@ -40,6 +41,18 @@ def test_bad_input_has_one_cause_and_status_2(words: dict[str, str], cause: str,
     assert len(result.exception.problems) == 1
     assert cause in str(result.exception)
     assert not (tmp_path / "out").exists()
+
+
+def test_ctrl_c_before_anything_was_measured_has_its_own_status(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise InterruptedEarlyError("no layout was measured: interrupted")
+
+    monkeypatch.setattr("loadgen.plan.session.run_plan", interrupted)
+    result = tandem_plan("-o", str(tmp_path))
+    assert isinstance(result.exception, CliError)
+    assert result.exception.status is Exit.INTERRUPTED
 
 
 @pytest.mark.slow
