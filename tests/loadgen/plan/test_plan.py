@@ -156,6 +156,15 @@ def test_limits_that_a_simulation_cannot_judge_are_refused(limits: str) -> None:
 
 
 @pytest.mark.slow
+def test_limits_on_gaps_between_tokens_count_in_a_plan() -> None:
+    """A step of an 8B model takes some 5 ms alone and about 25 beside a prompt of 1,000."""
+    for limits, good in (("itl_p50:2", False), ("itl_p50:50", True), ("itl_max:8", False)):
+        asked = question(goodput=limits)
+        assert asked.gaps
+        assert observe(COLOCATED, asked, 20.0, 0, BRIEF, 0.9).holds(0.9) is good, limits
+    assert not question().gaps
+
+
 def test_more_of_what_does_not_bind_is_worth_nothing() -> None:
     effort = replace(BRIEF, seeds=2, judged=80, precision=0.04)
     with Crew(1) as crew:
