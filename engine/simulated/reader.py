@@ -17,7 +17,7 @@ from proto.ticket import Ticket
 from proto.worker import PeerTransfers, Topology, WarmResult
 from transfer.links import LinkError, Transport, choose
 
-_CALL_TIMEOUT_S = 5.0
+CALL_TIMEOUT_S = 5.0
 _PROBE_BYTES = 1 << 26
 #: For a transport that the profile says nothing of.
 _PLAIN_LINK = Link(1.2e9, 200e-6)
@@ -155,7 +155,7 @@ class ReaderSide:
         try:
             address = Address.decode(params)
             transport, link = self.transport(address)
-            answer = await self._peer(address).call(_CALL_TIMEOUT_S, op="hello")
+            answer = await self._peer(address).call(CALL_TIMEOUT_S, op="hello")
         except FaultError as error:
             return WarmResult(False, "", 0.0, 0.0, error.fault.message)
         except (OSError, TimeoutError) as error:
@@ -206,7 +206,7 @@ class ReaderSide:
 
     async def _call(self, ticket: Ticket, operation: str) -> Message:
         return await self._peer_of(ticket).call(
-            _CALL_TIMEOUT_S, op=operation, ticket=ticket.ticket_id, epoch=ticket.epoch
+            CALL_TIMEOUT_S, op=operation, ticket=ticket.ticket_id, epoch=ticket.epoch
         )
 
     def tell_busy(self, busy: bool) -> None:

@@ -61,6 +61,11 @@ class Story:
     def fault(self) -> Fault | None:
         return self.deltas[-1].fault if self.deltas else None
 
+    async def some(self) -> None:
+        """Its first tokens, or an AssertionError with what it was told instead."""
+        await until(lambda: self.begun.is_set() or self.ended.is_set())
+        assert self.begun.is_set(), self.deltas
+
     async def end(self) -> "Story":
         await asyncio.wait_for(self.ended.wait(), HANG_S)
         return self
