@@ -56,6 +56,8 @@ def main(words: Sequence[str] | None = None) -> None:
     workloads = [WORKLOADS[name] for name in given.workload or WORKLOADS]
     if given.file:
         workloads = [Workload(given.file, given.file, given.rate, WORKLOADS["r1-production"].window)]
+    if given.cold:
+        workloads = [workload.at_first() for workload in workloads]
     if given.window:
         workloads = [replace(workload, window=Window(*given.window)) for workload in workloads]
     if given.capacity:

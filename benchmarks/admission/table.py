@@ -33,17 +33,19 @@ def course(contest: Contest) -> str:
     edges = [window.warm_s + n * window.length_s / 4.0 for n in range(-1, 5)]
     spans = [f"{start:g} to {end:g} s" for start, end in pairwise(edges)]
     lines = [f"| load | rule | {' | '.join(spans)} |", "|" + " --- |" * (len(spans) + 2)]
-    rows = contest.rows()
-    for (load, name), figures in rows.items():
-        whole = np.mean([each.course for each in figures], axis=0)
-        oracle = [each.course for each in rows.get((load, ORACLE), ())]
-        shares = (
-            [f"{share:.1%}" for share in whole / np.mean(oracle, axis=0)]
-            if oracle
-            else [f"{one:.2f}/s" for one in whole]
-        )
-        lines.append(f"| {load:.0%} | {CONTENDERS[name].title} | {' | '.join(shares)} |")
+    for load, name in contest.rows():
+        lines.append(f"| {load:.0%} | {CONTENDERS[name].title} | {' | '.join(_course(contest, load, name))} |")
     return "\n".join(lines)
+
+
+def _course(contest: Contest, load: float, name: str) -> list[str]:
+    mine, theirs = ({cell.seed: each.course for cell, each in contest.figures.items() if (cell.contender, cell.load) == (who, load)}
+                    for who in (name, ORACLE))  # fmt: skip
+    pairs = [(mine[seed], theirs[seed]) for seed in mine if seed in theirs]
+    if not pairs:
+        return [f"{goodput:.2f}/s" for goodput in np.mean(list(mine.values()), axis=0)]
+    one, other = np.mean(pairs, axis=0)
+    return [f"{share:.1%}" for share in one / other]
 
 
 def _row(contest: Contest, load: float, name: str, figures: list[Figures]) -> list[str]:

@@ -67,6 +67,7 @@ def test_goodput_by_time_of_arrival_is_that_of_the_whole_window(base: Figures) -
     contest = Contest(SHORT, Service(), {Cell("oracle", 1.0, 1): base})
     half = replace(base, course=tuple(part / 2 for part in base.course))
     contest.figures[Cell("mean", 1.0, 1)] = half
+    contest.figures[Cell("mean", 1.0, 2)] = base  # of a seed that the oracle has not run
     assert course(contest).count("100.0%") == course(contest).count("50.0%") == 5
 
 
@@ -98,6 +99,12 @@ def test_shares_are_paired_by_seed(base: Figures) -> None:
     assert share is not None
     assert share.value == pytest.approx(0.5)
     assert share.half == pytest.approx(0.0)
+
+
+def test_a_cold_start_is_judged_by_its_first_minutes() -> None:
+    later = replace(SHORT, first=Window(0.0, 2.0))
+    assert later.at_first().window == Window(0.0, 2.0)
+    assert SHORT.at_first() == SHORT
 
 
 def test_interval_of_five_is_students() -> None:
