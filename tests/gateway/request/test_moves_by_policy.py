@@ -55,7 +55,7 @@ async def test_r26_a_full_worker_gives_answers_to_an_empty_one() -> None:
         moved = [answer for answer in answers if answer.record.moves]
         assert {answer.record.decode_worker for answer in moved} == {"d1"}
         assert one.lifecycle.overruns.moves == {(Why.BALANCE, Outcome.MOVED): len(moved)}
-        await one.settled(30.0)
+        await one.settled(10.0)
 
 
 async def test_without_such_a_policy_everything_stays_where_it_is() -> None:
@@ -83,7 +83,7 @@ async def test_r08_answers_that_outgrow_their_worker_go_on_at_another() -> None:
         moves = one.lifecycle.overruns.moves
         assert moves[Why.OVERRUN, Outcome.MOVED] + moves[Why.OVERRUN, Outcome.RECOMPUTED] >= 1
         assert sum(answer.record.moves for answer in answers) >= 1
-        await one.settled(30.0)
+        await one.settled(10.0)
 
 
 async def test_many_that_move_at_once_are_all_right() -> None:
@@ -93,7 +93,7 @@ async def test_many_that_move_at_once_are_all_right() -> None:
         answers = await asyncio.gather(*await all_on_the_first(one, wanted))
         for each, answer in zip(wanted, answers, strict=True):
             assert answer.tokens() == expected(each.prompts[0], each.sampling)
-        await one.settled(30.0)
+        await one.settled(10.0)
 
 
 async def test_a_move_is_told_to_whoever_asks_for_an_explanation() -> None:
