@@ -189,6 +189,20 @@ async def test_a_target_that_has_no_room_changes_nothing() -> None:
         await one.settled()
 
 
+async def test_the_books_of_fluid_roles_follow_it() -> None:
+    both = (("d0", Role.BOTH), ("d1", Role.BOTH))
+    chosen = settings(routing={"fluid": {"ttft_ms": 2000, "tpot_ms": 100}})
+    async with fleet(both, profile="toy", settings=chosen) as one:
+        wanted = long()
+        answer = await moved(one, wanted)
+        assert answer.tokens() == expected(wanted.prompts[0], wanted.sampling)
+        await one.settled()
+        roles = one.lifecycle.roles
+        assert roles is not None
+        assert roles.row.ways["moved"] == 1
+        assert [roles.policy.book(name).promised for name, _ in both] == [0, 0]
+
+
 # what goes wrong between the two
 
 
