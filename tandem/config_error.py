@@ -70,6 +70,9 @@ def _line(item: Any, prefix: tuple[str, ...], model: type[BaseModel], layers: Se
         return f"{name}: unknown key{_hint(str(item['loc'][-1]), known)}{where}"
     given = item.get("input")
     shown = f", not {given!r}" if isinstance(given, str | int | float | bool) and not _is_secret(model, item) else ""
+    if item["type"] == "model_type":
+        known = _keys_at(model, item["loc"])
+        return f"{name}: is a section with keys of its own{shown}; known: {', '.join(sorted(known))}{where}"
     message = item["msg"].removeprefix("Value error, ")
     return f"{name}: {message[:1].lower()}{message[1:]}{shown}{where}"
 

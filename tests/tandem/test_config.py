@@ -56,6 +56,15 @@ def test_an_unknown_key_names_its_path_its_source_and_the_nearest_key(tmp_path: 
     )
 
 
+def test_a_value_in_the_place_of_a_section_is_told_the_keys(tmp_path: Path) -> None:
+    file = tmp_path / "layout.yaml"
+    file.write_text("gateway: {routing: {fluid: true}}")
+    assert problems(file) == (
+        "gateway.routing.fluid: is a section with keys of its own, not True; "
+        f"known: chunk_tokens, leaning, tpot_ms, ttft_ms (set by {file})",
+    )
+
+
 def test_every_problem_is_named_at_once(tmp_path: Path) -> None:
     file = write(tmp_path, "gatway: {}\nengine: {tp: zero}\nlayout: {decode: {workers: -1}}")
     named = "\n".join(problems(file))

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.policy.roles import Aims, Fluid, Knobs
@@ -134,6 +134,7 @@ def _placed(way: Way, roles: Mapping[str, Role], told: tuple[Way, ...]) -> Place
     return Placement(way.worker_id, path, "fluid", ways=told)
 
 
+@settings(max_examples=60)
 @given(policies(), needs, fleets(), st.sets(st.sampled_from(NAMES), max_size=3))
 def test_one_pass_over_all_workers_chooses_what_the_rule_says(
     fluid: Fluid, need: Need, fleet: Fleet, avoid: set[str]
