@@ -52,6 +52,7 @@ def breakdown(record: Record, now_s: float, *, names: bool) -> dict[str, Any]:
         "transport": record.transport,
         "handoffs": record.handoffs,
         "retries": record.retries,
+        "moves": record.moves,
         "kv_bytes": record.kv_bytes,
         "stages_s": {stage: round(seconds, 6) for stage, seconds in stages(record).items()},
         "prefill_queue_s": round(record.prefill_queue_s, 6),
