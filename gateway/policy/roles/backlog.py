@@ -23,6 +23,11 @@ class Backlog:
         return sum(self._timely.values()) + sum(self._late.values())
 
     @property
+    def late(self) -> int:
+        """Tokens of those that are late."""
+        return sum(self._late.values())
+
+    @property
     def shared(self) -> bool:
         """Whether one that is late stands in the way of others."""
         return bool(self._begun) and any(self._timely.values())

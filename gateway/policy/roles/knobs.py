@@ -25,7 +25,8 @@ class Knobs:
     `largest_step_tokens` bounds a step with its answers, `smallest_chunk_tokens` what it has of prompts; they are equal where
     engines take no other limit (`bounds_chunks` False). `size_slack`: how much slower prompts may be computed in shorter steps.
     `late_share`: a prompt that is not expected within this multiple of the limit goes behind those that are; infinite where
-    engines keep the order of arrival.
+    engines keep the order of arrival. `late_tokens`: so many of a worker's tokens may go behind, and the rest of one prompt: who
+    comes then keeps its turn, so that a fleet that is asked for more than it can do does not leave out whoever is long.
     `first_tokens`: of an answer that is handed over, given before that by a worker that has the time; 1 for none but the first.
 
     `leans` False: nobody ever leans to prefill, so nothing is handed off between fluid workers. `every_s`: how often the split
@@ -45,6 +46,7 @@ class Knobs:
     smallest_chunk_tokens: int = 64
     size_slack: float = 0.02
     late_share: float = 1.0
+    late_tokens: int = 4096
     first_tokens: int = 1
     every_s: float = 1.0
     gain: float = 0.1

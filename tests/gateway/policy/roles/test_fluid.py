@@ -206,6 +206,17 @@ def test_a_prompt_that_would_be_late_goes_behind_those_that_may_be_in_time() -> 
     assert [world.fluid.late(name) for name in "abc"] == [False, True, False]
 
 
+def test_only_so_much_goes_behind() -> None:
+    world = World()
+    place = Placement("w0", Path.COLOCATED, "")
+    for name in "abc":
+        world.fluid.taken(name, place, Need(13_000, 10, 1))
+    assert [world.fluid.late(name) for name in "abc"] == [True, False, False]
+    world.fluid.ended("a")
+    world.fluid.taken("d", place, Need(13_000, 10, 1))
+    assert world.fluid.late("d")
+
+
 def test_where_engines_keep_the_order_of_arrival_nobody_is_late() -> None:
     world = World(knobs=Knobs(late_share=inf))
     world.fluid.taken("a", Placement("w0", Path.COLOCATED, ""), Need(20_000, 10, 1))
