@@ -94,7 +94,7 @@ def size_picture(found: Crossover) -> str:
         points = [(a.task.setting.mean, a.crossing.billions) for a in answers]
         lines.append(Line(variant.words, points, dots=True, dashed=variant != AS_TABULATED))
     title = f"Model size from which TP beats replicas, {at_once:,} at once (model)"
-    x, y = Axis("mean output, tokens", log=True), Axis("billions of parameters", log=True, low=5, high=100)
+    x, y = Axis("mean output, tokens", log=True), Axis("billions of parameters", log=True, low=5, high=200)
     return standalone(title, chart(title, x, y, lines), [line.label for line in lines])
 
 
