@@ -2,7 +2,7 @@
 
 from array import array
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import exp, log
 
 import numpy as np
@@ -17,52 +17,86 @@ _PER, _FIRST = 1 / _WIDTH, 1 - log(_LEAST_S) / _WIDTH
 
 @dataclass(frozen=True, slots=True)
 class Gaps:
-    """Of one answer or of many: `counts` by the place of a length (aligned), and pauses one by one. `longest_s` and
-    `total_s` are exact, as are pauses; what was counted is exact to half a per cent."""
+    """Of one answer or of many: `count` of them, pauses included. `places` (16 bits each) are those of the lengths that
+    occur, `counts` (32 bits) how many there are of each, and pauses are told one by one. `longest_s` and `total_s` are exact,
+    as are pauses; what was counted is exact to half a per cent."""
 
-    places: "array[int]" = field(default_factory=lambda: array("H"))
-    counts: "array[int]" = field(default_factory=lambda: array("I"))
-    pauses_s: "array[float]" = field(default_factory=lambda: array("d"))
+    places: bytes = b""
+    counts: bytes = b""
+    count: int = 0
+    pauses_s: tuple[float, ...] = ()
     longest_s: float = 0.0
     total_s: float = 0.0
 
     def __len__(self) -> int:
-        return sum(self.counts) + len(self.pauses_s)
+        return self.count
 
     def with_pause(self, seconds: float) -> "Gaps":
         """One gap more."""
-        pauses = array("d", [*self.pauses_s, seconds])
-        return Gaps(self.places, self.counts, pauses, max(self.longest_s, seconds), self.total_s + seconds)
+        pauses, longest_s = (*self.pauses_s, seconds), max(self.longest_s, seconds)
+        return Gaps(self.places, self.counts, self.count + 1, pauses, longest_s, self.total_s + seconds)
 
-    def weighed(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    def weighed(self) -> "Weighed":
         """Lengths in rising order, and how many there are of each."""
-        lengths = np.concatenate([_LENGTHS_S[np.array(self.places, dtype=np.int64)], np.array(self.pauses_s)])
-        counts = np.concatenate([np.array(self.counts, dtype=np.int64), np.ones(len(self.pauses_s), dtype=np.int64)])
-        order = np.argsort(lengths, kind="stable")
-        lengths, counts = lengths[order], counts[order]
-        if lengths.size and counts[-1] > 1:  # the longest is known better than its place says
-            lengths, counts = np.append(lengths, self.longest_s), np.append(counts, 1)
-            counts[-2] -= 1
-        elif lengths.size:
-            lengths[-1] = self.longest_s
-        return np.minimum(lengths, self.longest_s), counts
+        return _weighed(self.counted(), self.pauses_s, self.longest_s)
+
+    def counted(self) -> NDArray[np.int64]:
+        """By place, pauses left out."""
+        counts = np.zeros(PLACES, dtype=np.int64)
+        counts[np.frombuffer(self.places, np.uint16)] = np.frombuffer(self.counts, np.uint32)
+        return counts
 
     def each_s(self) -> NDArray[np.float64]:
         """Every gap, the shortest first."""
         return np.repeat(*self.weighed())
 
 
+Weighed = tuple[NDArray[np.float64], NDArray[np.int64]]
+
+
+def sparse(counts: NDArray[np.uint32], first: int = 0) -> tuple[bytes, bytes]:
+    """Places, beginning with `first`, and how many there are in each, where there are any."""
+    places = counts.nonzero()[0]
+    return (places + first).astype(np.uint16).tobytes(), counts[places].tobytes()
+
+
 def together(many: Iterable[Gaps]) -> Gaps:
-    """The gaps of several answers."""
-    counts = np.zeros(PLACES, dtype=np.int64)
-    pauses, longest_s, total_s = array("d"), 0.0, 0.0
+    """The gaps of one answer that came in parts."""
+    parts = list(many)
+    places, counts = sparse(sum((part.counted() for part in parts), np.zeros(PLACES, np.int64)).astype(np.uint32))
+    return Gaps(
+        places,
+        counts,
+        sum(part.count for part in parts),
+        tuple(pause_s for part in parts for pause_s in part.pauses_s),
+        max((part.longest_s for part in parts), default=0.0),
+        sum(part.total_s for part in parts),
+    )
+
+
+def weighed(many: Iterable[Gaps]) -> tuple[Weighed, float]:
+    """The gaps of many answers, and what they add up to."""
+    counts, pauses, longest_s, total_s = np.zeros(PLACES, dtype=np.int64), array("d"), 0.0, 0.0
     for one in many:
-        counts[np.array(one.places, dtype=np.int64)] += np.array(one.counts, dtype=np.int64)
+        counts[np.frombuffer(one.places, np.uint16)] += np.frombuffer(one.counts, np.uint32)
         pauses.extend(one.pauses_s)
         longest_s, total_s = max(longest_s, one.longest_s), total_s + one.total_s
-    places = np.flatnonzero(counts)
-    width = "I" if counts.max(initial=0) < 1 << 32 else "Q"
-    return Gaps(array("H", places.tolist()), array(width, counts[places].tolist()), pauses, longest_s, total_s)
+    return _weighed(counts, pauses, longest_s), total_s
+
+
+def _weighed(counted: NDArray[np.int64], pauses_s: Iterable[float], longest_s: float) -> Weighed:
+    places = counted.nonzero()[0]
+    pauses = np.array(tuple(pauses_s), dtype=np.float64)
+    lengths = np.concatenate([_LENGTHS_S[places], pauses])
+    counts = np.concatenate([counted[places], np.ones(len(pauses), dtype=np.int64)])
+    order = np.argsort(lengths, kind="stable")
+    lengths, counts = lengths[order], counts[order]
+    if lengths.size and counts[-1] > 1:  # the longest is known better than its place says
+        lengths, counts = np.append(lengths, longest_s), np.append(counts, 1)
+        counts[-2] -= 1
+    elif lengths.size:
+        lengths[-1] = longest_s
+    return np.minimum(lengths, longest_s), counts
 
 
 def place_of(seconds: float) -> int:

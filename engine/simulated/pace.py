@@ -14,7 +14,7 @@ from math import ceil
 import numpy as np
 
 from engine.simulated.cost import StepCost
-from engine.simulated.gaps import PLACES, Gaps, longest_in, place_of, together
+from engine.simulated.gaps import PLACES, Gaps, longest_in, place_of, sparse, together
 from engine.simulated.sequence import Sequence, Status
 from engine.simulated.step import Step
 
@@ -173,11 +173,6 @@ class Pace:
         if answer.counts:
             before = answer.low - self._low
             counts[before : before + len(answer.counts)] -= np.frombuffer(answer.counts, np.uint32)
-        places = counts.nonzero()[0]
         longest_s = self._long_s[bisect_right(self._at, answer.step)]
-        return Gaps(
-            array("H", (places + self._low).astype(np.uint16).tobytes()),
-            array("I", counts[places].tobytes()),
-            longest_s=longest_s,
-            total_s=now_s - answer.begun_s,
-        )
+        count, total_s = self._steps - answer.step, now_s - answer.begun_s
+        return Gaps(*sparse(counts, self._low), count, (), longest_s, total_s)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.simulated.gaps import together
+from engine.simulated.gaps import weighed
 from loadgen.buckets import BUCKETS
 from loadgen.measure.distribution import Distribution
 from loadgen.measure.interval import Interval, share_over_time
@@ -87,9 +87,8 @@ def _between_tokens(completed: Sequence[Result]) -> dict[str, Distribution]:
     counted = [r.gaps for r in completed if r.gaps is not None]
     if not counted:
         return {"itl": _gaps(completed, Result.token_gaps_s), "itl_chunk": _gaps(completed, Result.chunk_gaps_s)}
-    gaps = together(counted)  # too many to be written out
-    lengths_s, counts = gaps.weighed()
-    simulated = Distribution.weighed(lengths_s * 1e3, counts, gaps.total_s * 1e3)
+    (lengths_s, counts), total_s = weighed(counted)  # too many to be written out
+    simulated = Distribution.weighed(lengths_s * 1e3, counts, total_s * 1e3)
     return {"itl": simulated, "itl_chunk": simulated}
 
 
