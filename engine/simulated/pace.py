@@ -107,12 +107,11 @@ class Pace:
         self._add(last, steps - done)
 
     def _longest(self, seconds: float) -> None:
-        longest = self._long_s
+        longest, at = self._long_s, self._at
         while longest and longest[-1] <= seconds:
-            longest.pop()
-            self._at.pop()
+            del longest[-1], at[-1]
         longest.append(seconds)
-        self._at.append(self._steps)
+        at.append(self._steps)
 
     # answers
 
