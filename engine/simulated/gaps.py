@@ -12,16 +12,17 @@ from numpy.typing import NDArray
 _WIDTH = 0.01
 _LEAST_S, _MOST_S = 1e-5, 100.0
 PLACES = int(log(_MOST_S / _LEAST_S) / _WIDTH) + 2
+_LANE = 4  # bytes of a count
 _PER, _FIRST = 1 / _WIDTH, 1 - log(_LEAST_S) / _WIDTH
 
 
 @dataclass(frozen=True, slots=True)
 class Gaps:
-    """Of one answer or of many: `count` of them, pauses included. `places` (16 bits each) are those of the lengths that
-    occur, `counts` (32 bits) how many there are of each, and pauses are told one by one. `longest_s` and `total_s` are exact,
-    as are pauses; what was counted is exact to half a per cent."""
+    """Of one answer or of many: `count` of them, pauses included. `counts` (32 bits each) say how many there
+    are of each length, beginning with the one whose place is `first`, and pauses are told one by one. `longest_s` and
+    `total_s` are exact, as are pauses; what was counted is exact to half a per cent."""
 
-    places: bytes = b""
+    first: int = 0
     counts: bytes = b""
     count: int = 0
     pauses_s: tuple[float, ...] = ()
@@ -34,7 +35,7 @@ class Gaps:
     def with_pause(self, seconds: float) -> "Gaps":
         """One gap more."""
         pauses, longest_s = (*self.pauses_s, seconds), max(self.longest_s, seconds)
-        return Gaps(self.places, self.counts, self.count + 1, pauses, longest_s, self.total_s + seconds)
+        return Gaps(self.first, self.counts, self.count + 1, pauses, longest_s, self.total_s + seconds)
 
     def weighed(self) -> "Weighed":
         """Lengths in rising order, and how many there are of each."""
@@ -43,8 +44,11 @@ class Gaps:
     def counted(self) -> NDArray[np.int64]:
         """By place, pauses left out."""
         counts = np.zeros(PLACES, dtype=np.int64)
-        counts[np.frombuffer(self.places, np.uint16)] = np.frombuffer(self.counts, np.uint32)
+        self.count_into(counts)
         return counts
+
+    def count_into(self, counts: NDArray[np.int64]) -> None:
+        counts[self.first : self.first + len(self.counts) // _LANE] += np.frombuffer(self.counts, np.uint32)
 
     def each_s(self) -> NDArray[np.float64]:
         """Every gap, the shortest first."""
@@ -54,19 +58,26 @@ class Gaps:
 Weighed = tuple[NDArray[np.float64], NDArray[np.int64]]
 
 
-def sparse(counts: NDArray[np.uint32], first: int = 0) -> tuple[bytes, bytes]:
-    """Places, beginning with `first`, and how many there are in each, where there are any."""
-    places = counts.nonzero()[0]
-    return (places + first).astype(np.uint16).tobytes(), counts[places].tobytes()
+def trimmed(first: int, counts: bytes) -> tuple[int, bytes]:
+    """Without the lengths at both ends of which there are none."""
+    leading = (len(counts) - len(counts.lstrip(b"\0"))) // _LANE
+    end = -(-len(counts.rstrip(b"\0")) // _LANE) * _LANE
+    return (first + leading, counts[leading * _LANE : end]) if end else (0, b"")
+
+
+def difference(after: bytes, before: bytes, lanes: int) -> bytes:
+    """Counts less those `before`, which begin so many lanes later. No count is below its earlier self, so that all are
+    subtracted as one number."""
+    less = int.from_bytes(before, "little") << (lanes * _LANE * 8)
+    return (int.from_bytes(after, "little") - less).to_bytes(len(after), "little")
 
 
 def together(many: Iterable[Gaps]) -> Gaps:
     """The gaps of one answer that came in parts."""
     parts = list(many)
-    places, counts = sparse(sum((part.counted() for part in parts), np.zeros(PLACES, np.int64)).astype(np.uint32))
+    counted = sum((part.counted() for part in parts), np.zeros(PLACES, np.int64))
     return Gaps(
-        places,
-        counts,
+        *trimmed(0, counted.astype(np.uint32).tobytes()),
         sum(part.count for part in parts),
         tuple(pause_s for part in parts for pause_s in part.pauses_s),
         max((part.longest_s for part in parts), default=0.0),
@@ -78,7 +89,7 @@ def weighed(many: Iterable[Gaps]) -> tuple[Weighed, float]:
     """The gaps of many answers, and what they add up to."""
     counts, pauses, longest_s, total_s = np.zeros(PLACES, dtype=np.int64), array("d"), 0.0, 0.0
     for one in many:
-        counts[np.frombuffer(one.places, np.uint16)] += np.frombuffer(one.counts, np.uint32)
+        one.count_into(counts)
         pauses.extend(one.pauses_s)
         longest_s, total_s = max(longest_s, one.longest_s), total_s + one.total_s
     return _weighed(counts, pauses, longest_s), total_s

@@ -11,10 +11,8 @@ from collections.abc import Sequence as Items
 from dataclasses import dataclass, field
 from math import ceil
 
-import numpy as np
-
 from engine.simulated.cost import StepCost
-from engine.simulated.gaps import PLACES, Gaps, longest_in, place_of, sparse, together
+from engine.simulated.gaps import PLACES, Gaps, difference, longest_in, place_of, together, trimmed
 from engine.simulated.sequence import Sequence, Status
 from engine.simulated.step import Step
 
@@ -32,7 +30,7 @@ class _Answer:
     begun_s: float
     step: int
     low: int
-    counts: "array[int]"
+    counts: bytes
     parts: list[Gaps] = field(default_factory=list)
     since_s: float | None = None
 
@@ -119,12 +117,14 @@ class Pace:
         """An answer's first token, or its first after a pause; any other says nothing new."""
         answer = self._answers.get(request_id)
         if answer is None:
-            self._answers[request_id] = _Answer(now_s, self._steps, self._low, self._counts[self._low : self._high])
+            self._answers[request_id] = _Answer(
+                now_s, self._steps, self._low, self._counts[self._low : self._high].tobytes()
+            )
         elif answer.since_s is not None:
             answer.parts[-1] = answer.parts[-1].with_pause(now_s - answer.since_s)
             answer.begun_s, answer.since_s = now_s, None
             answer.step, answer.low = self._steps, self._low
-            answer.counts = self._counts[self._low : self._high]
+            answer.counts = self._counts[self._low : self._high].tobytes()
 
     def planned(self, step: Step, running: Items[Sequence], now_s: float) -> None:
         """A step begins now. Notes answers that have begun and get no token in it."""
@@ -168,10 +168,9 @@ class Pace:
     def _since(self, answer: _Answer, now_s: float) -> Gaps:
         if self._steps == answer.step:
             return Gaps()
-        counts = np.array(self._counts[self._low : self._high])
+        counts = self._counts[self._low : self._high].tobytes()
         if answer.counts:
-            before = answer.low - self._low
-            counts[before : before + len(answer.counts)] -= np.frombuffer(answer.counts, np.uint32)
+            counts = difference(counts, answer.counts, answer.low - self._low)
         longest_s = self._long_s[bisect_right(self._at, answer.step)]
         count, total_s = self._steps - answer.step, now_s - answer.begun_s
-        return Gaps(*sparse(counts, self._low), count, (), longest_s, total_s)
+        return Gaps(*trimmed(self._low, counts), count, (), longest_s, total_s)
