@@ -14,8 +14,6 @@ from loadgen.measure.verdict import Judged, Verdict
 from loadgen.result import Ending, Floats, Result
 from loadgen.slo.relative import Reference
 
-LATENCIES = ("ttft", "tpot", "itl", "itl_chunk", "e2el")
-
 
 @dataclass(frozen=True, slots=True)
 class Group:
