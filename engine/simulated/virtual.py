@@ -56,7 +56,6 @@ class VirtualEngine:
         self._cost = cost
         self._closed_form = closed_form and stretch is None
         self._stretch = stretch
-        self._slower = 1.0  # by what the time of the step in flight was multiplied
         self._live: dict[str, Live] = {}
         self._held: dict[str, Sequence] = {}
         self._step: Step | None = None
@@ -237,9 +236,9 @@ class VirtualEngine:
         version = self.scheduler.version
         if self._stretch is not None or step.chunks or not self._all_decoding(step):
             self._anchor = None
-            self._slower = 1.0 if self._stretch is None else self._stretch(bool(step.chunks))
+            slower = 1.0 if self._stretch is None else self._stretch(bool(step.chunks))
             alone_s = self._cost.step_s(step.decodes, step.context_tokens, step.chunks)
-            self._step_end_s = self.now_s + alone_s * self._slower
+            self._step_end_s = self.now_s + alone_s * slower
             return
         anchor = self._anchor
         if anchor is None or anchor.version != version:

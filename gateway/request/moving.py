@@ -135,8 +135,8 @@ class Move:
             if hold is None:
                 self._end(Outcome.REFUSED)
                 return
-            if hold.trip is not None:
-                hold.trip.prefilled()  # there is no prompt to compute
+            if hold.trip is not None and self.order.by is By.TRANSFER:
+                hold.trip.read()
             self._enter(Step.HANDING)
             if self.order.by is By.RECOMPUTE:
                 if self._source.leave():

@@ -67,6 +67,11 @@ class Trip:
         """Its first token is there."""
         self.roles.policy.prefilled(self.key)
 
+    def read(self) -> None:
+        """Its KV is read from where it is, and nothing is computed; if that fails, it is after all."""
+        self._begun = True
+        self.roles.policy.read(self.key)
+
     def moved(self) -> None:
         """It decodes where it was handed to."""
         self.roles.policy.moved(self.key)

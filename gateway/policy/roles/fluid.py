@@ -1,7 +1,6 @@
 """Fluid roles: every worker may prefill and decode, and each request gets the way that suits the fleet now. Pure."""
 
 from collections.abc import Callable, Collection, Sequence, Set
-from dataclasses import dataclass
 from math import inf
 
 from gateway.policy.roles.book import Book
@@ -9,6 +8,7 @@ from gateway.policy.roles.demand import Demand, haste_of
 from gateway.policy.roles.knobs import Aims, Knobs
 from gateway.policy.roles.law import StepLaw
 from gateway.policy.roles.split import best
+from gateway.policy.roles.trip import Trip
 from gateway.policy.routing import (
     DecodeCandidate,
     Fleet,
@@ -35,32 +35,14 @@ _SPARE_TOKENS = 16
 _Held = tuple[DecodeCandidate, Book, float]
 
 
-@dataclass(slots=True)
-class _Trip:
-    """One request as the books have it."""
-
-    decode: str
-    prefill: str
-    uncached_tokens: int
-    context_tokens: float
-    output_tokens: float
-    late: bool = False
-    first_s: float | None = None
-    decoding: bool = False
-
-    @property
-    def handed(self) -> bool:
-        return self.prefill != self.decode
-
-
 class Fluid:
     """Decides for each prompt who computes it, who decodes it, and whether it is handed off; how many workers lean to
     prefill; and how many prompt tokens each may compute in a step.
 
-    The driver tells what happens to a request under a key of its own (`taken`, `prefilled`, `moved`, `ended`; any of
-    them twice does no harm), what a worker's engine did (`stepped`), and sets `budget` and `chunk_tokens` where the engine
-    takes them: now and then, and as soon as an answer begins, which bounds the step that follows. Workers that are gone it
-    may `forget`. `place` has the form of `routing.place` and changes nothing but, now and then, who leans.
+    The driver tells what happens to a request under a key of its own (`taken`, `prefilled`, `read`, `moved`, `ended`;
+    any of them twice does no harm), what a worker's engine did (`stepped`), and sets `budget` and `chunk_tokens` where the
+    engine takes them: now and then, and as soon as an answer begins, which bounds the step that follows. Workers that are
+    gone it may `forget`. `place` has the form of `routing.place` and changes nothing but, now and then, who leans.
     """
 
     def __init__(self, aims: Aims, clock: Callable[[], float], knobs: Knobs | None = None) -> None:
@@ -71,7 +53,7 @@ class Fluid:
         self._clock = clock
         self._demand = Demand(self.knobs.memory_s)
         self._books: dict[str, Book] = {}
-        self._trips: dict[str, _Trip] = {}
+        self._trips: dict[str, Trip] = {}
         self._looked_s = 0.0
         self._haste = 0.0  # of the answers that come
 
@@ -91,7 +73,7 @@ class Fluid:
         self.ended(key)
         uncached = max(1, need.prompt_tokens - cached_tokens)
         output, context = _output(need), _context(need)
-        trip = _Trip(placement.worker_id, placement.prefill_id or placement.worker_id, uncached, context, output)
+        trip = Trip(placement.worker_id, placement.prefill_id or placement.worker_id, uncached, context, output)
         backlog = self.book(trip.prefill).backlog
         if backlog.late < self.knobs.late_tokens:
             trip.late = self._first_token_s(trip.prefill, uncached) > self.knobs.late_share * self.aims.ttft_s
@@ -110,6 +92,12 @@ class Fluid:
         self.book(trip.prefill).backlog.done(key)
         if not trip.handed:
             self._decodes(key, trip, trip.first_s)
+
+    def read(self, key: str) -> None:
+        """Its KV is read from where it is: there is nothing to compute, and no step will tell of it."""
+        trip = self._trips.get(key)
+        if trip is not None and trip.first_s is None:
+            self.book(trip.prefill).backlog.drop(key)
 
     def moved(self, key: str) -> None:
         """It decodes where it was handed to."""
@@ -144,7 +132,7 @@ class Fluid:
         """Workers that have a book."""
         return self._books.keys()
 
-    def _decodes(self, key: str, trip: _Trip, first_s: float) -> None:
+    def _decodes(self, key: str, trip: Trip, first_s: float) -> None:
         trip.decoding = True
         self.book(trip.decode).begin(key, first_s, trip.output_tokens, self._clock())
 

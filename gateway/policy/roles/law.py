@@ -45,7 +45,7 @@ class StepLaw:
         tokens = answers + chunk_tokens
         computed_s = hypot(self.weights_s, self.token_s * tokens)
         if chunk_tokens:
-            computed_s *= self._sizes.get(ceil(tokens / _TILE), 1.0)
+            computed_s *= self._size(tokens)
         return computed_s + self.context_s * context_tokens
 
     def fastest(self, may_s: float, answers: int, context_tokens: float, most: int, slack: float) -> int:
