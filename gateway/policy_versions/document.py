@@ -77,17 +77,17 @@ def differences(before: PolicyConfig, after: PolicyConfig) -> tuple[Difference, 
                 if name not in other[section]:
                     other[section][name] = default.model_dump(mode="json")
                     found.append(Difference(f"{section}.{name}", *ends))
-    flat, changed = dict(_flat(old)), dict(_flat(new))
-    found += [Difference(path, flat[path], changed[path]) for path in flat if flat[path] != changed[path]]
-    return tuple(found)
+    return (*found, *_changed(old, new))
 
 
-def _flat(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, item in value.items():
-        if isinstance(item, Mapping):
-            yield from _flat(item, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", item
+def _changed(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> Iterator[Difference]:
+    """A section that one side leaves out is one difference, with all that the other sets in it."""
+    for key, before in old.items():
+        after = new[key]
+        if isinstance(before, Mapping) and isinstance(after, Mapping):
+            yield from _changed(before, after, f"{prefix}{key}.")
+        elif before != after:
+            yield Difference(f"{prefix}{key}", before, after)
 
 
 def _line(error: Any) -> str:

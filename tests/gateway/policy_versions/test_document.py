@@ -80,6 +80,17 @@ def test_differences_name_what_was_added_and_what_it_sets() -> None:
     assert differences(policy(version="a"), policy(version="b")) == ()
 
 
+def test_a_section_may_be_set_changed_and_left_out_again() -> None:
+    """`balance` is the one that may be absent: applying it answered 500."""
+    absent, one, other = policy(), policy(balance={"above": 0.8}), policy(balance={"above": 0.9})
+    section = plain(one)["balance"]
+    assert [(d.path, d.before, d.after) for d in differences(absent, one)] == [("balance", None, section)]
+    assert [(d.path, d.before, d.after) for d in differences(one, absent)] == [("balance", section, None)]
+    assert [(d.path, d.before, d.after) for d in differences(one, other)] == [("balance.above", 0.8, 0.9)]
+    assert differences(one, one) == differences(absent, absent) == ()
+    assert coverage(absent, one).not_tried == ("balance",)
+
+
 def test_a_canary_covers_what_is_decided_for_one_request_alone() -> None:
     other = policy(
         rule="declared",
