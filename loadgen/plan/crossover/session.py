@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from loadgen.failure import LoadgenError
+from loadgen.folder import need_writable
 from loadgen.plan.crossover.curve import Crossing, Point, Setting, Task, crossing, curve, point
 from loadgen.plan.crossover.dense import Sizes
 from loadgen.plan.crossover.variant import AS_TABULATED, Variant, variant
@@ -17,6 +18,8 @@ from loadgen.reproduce.batch import MAX_NUM_SEQS
 from loadgen.reproduce.command import progress
 
 WHAT_IFS = ("hbm=0.8x", "hbm=1.25x", "kv=fp8", "weights=fp8", "fp8=ideal", "link=0.5x", "link=2x", "seqs=4096")
+#: Beyond that an answer is a slip of the keyboard, and its curve takes for ever.
+_LONGEST_TOKENS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,8 @@ def find(words: Words, jobs: int = 1, quiet: bool = True) -> Crossover:
 def _settings(words: Words) -> list[Setting]:
     if min((*words.outputs, *words.at_once, words.gpus, words.max_num_seqs), default=0) < 1 or words.spread < 0:
         raise LoadgenError("crossover: outputs, answers at once, GPUs and --max-num-seqs are at least 1")
+    if max(words.outputs) > _LONGEST_TOKENS:
+        raise LoadgenError(f"crossover: mean outputs are at most {_LONGEST_TOKENS:,} tokens; no model answers longer")
     settings = [
         Setting(mean, words.spread, at_once, words.gpus, words.max_num_seqs)
         for at_once, mean in product(words.at_once, words.outputs)
@@ -118,6 +123,8 @@ def run_crossover(words: Words, jobs: int, out: Path | None, quiet: bool, consol
     from loadgen.plan.crossover.files import save
     from loadgen.plan.crossover.show import show
 
+    if out is not None:
+        need_writable(out)
     found = find(words, jobs, quiet)
     show(console, found)
     if out is not None:

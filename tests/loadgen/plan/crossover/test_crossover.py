@@ -13,6 +13,7 @@ from engine.simulated.cost import load_profile
 from loadgen.bound import Bound, Pool, Resource
 from loadgen.failure import LoadgenError
 from loadgen.plan.crossover import curve as curves
+from loadgen.plan.crossover import session as sessions
 from loadgen.plan.crossover.curve import Setting, Task, crossing, curve, point
 from loadgen.plan.crossover.dense import Sizes
 from loadgen.plan.crossover.session import Words, run_crossover
@@ -137,6 +138,15 @@ def test_a_crossover_leaves_its_files(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 
 def test_what_means_nothing_is_refused() -> None:
-    for words in (Words(MODEL, gpus=1), Words(MODEL, gpus=7), Words(MODEL, outputs=(0,)), Words(MODEL, at_once=(0,))):
+    wrong = ({"gpus": 1}, {"gpus": 7}, {"outputs": (0,)}, {"outputs": (1e9,)}, {"at_once": (0,)})
+    for words in (Words(MODEL, **each) for each in wrong):
         with pytest.raises(LoadgenError, match="crossover"):
             run_crossover(words, 1, None, True, Console())
+
+
+def test_a_place_that_cannot_be_written_to_is_said_before_anything_is_worked_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sessions, "find", lambda *_: pytest.fail("worked out"))
+    with pytest.raises(LoadgenError, match="cannot write to /proc/x"):
+        run_crossover(Words(MODEL), 1, Path("/proc/x"), True, Console())
