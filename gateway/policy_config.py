@@ -134,7 +134,12 @@ class EarlyRejectionPolicy(Strict):
 class BalancePolicy(Strict):
     """Running answers leave a full decode worker for an emptier one (docs/admission.md)."""
 
-    above: float = Field(0.85, gt=0, le=1, description="A worker is full from this share of its KV in use on.")
+    above: float = Field(
+        0.85,
+        gt=0,
+        le=1,
+        description="A worker is full from this share of its KV on, by what its engine has in use; promises do not count.",
+    )
     spread: float = Field(0.3, gt=0, lt=1, description="Another must be emptier than it by more than this share.")
 
 

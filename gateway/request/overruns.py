@@ -39,8 +39,8 @@ class Overruns:
         self._cluster = cluster
         self._controller = controller
         self._sources: set[Source] = set()
-        self._acted: dict[str, _Told] = {}  # worker -> the state that was acted on
-        self._evened: dict[str, _Told] = {}
+        self._looked: dict[str, _Told] = {}  # worker -> the state that was looked at for a shortage
+        self._evened: dict[str, _Told] = {}  # and as one that is full, or got an answer
         self.capped = 0
         self.moves: Counter[tuple[str, str]] = Counter()  # why, outcome
         cluster.subscribe(self.look)
@@ -79,15 +79,13 @@ class Overruns:
 
     def _make_room(self, worker: Worker, policies: Mapping[str, OverrunPolicy], pressed: bool) -> None:
         """Answers move before KV runs out, and are capped only when it has."""
+        self._looked[worker.worker_id] = _told(worker)
         running = self._running(worker)
         others = [one for one in self._cluster.workers() if not _draws(one)] if self.may_move else []
         targets = targets_for(worker, self._cluster, others)
         look_s = self._cluster.config.health.watch_interval_s
         action = decide(pressure(worker, list(running.values()), look_s, targets), policies, self._prices)
-        capped = action.response is Response.CAP and pressed
-        if capped or action.moves:
-            self._acted[worker.worker_id] = _told(worker)
-        if capped:
+        if action.response is Response.CAP and pressed:
             for name in action.request_ids:
                 running[name].cap()
                 self.capped += 1
@@ -104,15 +102,18 @@ class Overruns:
         source = known.get(full.worker_id)
         if source is None:
             return
+        others = [known[one.worker_id] for one in emptier if one.worker_id in known]
+        targets = targets_for(source, self._cluster, others)
+        if not targets:
+            return  # nor is anything remembered: the first that says it has room is looked at
+        self._evened[source.worker_id] = _told(source)
         running = self._running(source)
         if any(each.leaving for each in running.values()):
             return
-        others = [known[one.worker_id] for one in emptier if one.worker_id in known]
-        targets = targets_for(source, self._cluster, others)
-        answers = [answer_of(each, source) for each in running.values() if each.ways]
+        answers = [answer_of(each, source, targets) for each in running.values() if each.ways]
         action = even_out(full, emptier, targets, answers, self._prices)
         for move in action.moves:
-            self._evened = {name: _told(known[name]) for name in (full.worker_id, move.worker_id)}
+            self._evened[move.worker_id] = _told(known[move.worker_id])
         self._send(action, running, Why.BALANCE)
 
     def _send(self, action: Action, running: Mapping[str, Growing], why: Why) -> None:
@@ -142,9 +143,9 @@ class Overruns:
         return self._controller.balance
 
     def _news_of(self, worker: Worker) -> bool:
-        """Of one state it is acted on once: the news that answers have left is no news of KV, and would end the next, and the
-        next."""
-        return worker.ready and worker.state is not None and self._acted.get(worker.worker_id) != _told(worker)
+        """One state is looked at once: the news that answers have left is no news of KV, and would end the next, and the next.
+        Nor is it looked at again where nothing came of it: that takes all answers, and there is news with every one that ends."""
+        return worker.ready and worker.state is not None and self._looked.get(worker.worker_id) != _told(worker)
 
     def _will_be_short(self, worker: Worker) -> bool:
         """Before it can say so again."""

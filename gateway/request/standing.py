@@ -33,21 +33,24 @@ class Growing:
         return -(-(self.prompt_tokens + self.generated_tokens) // size_tokens)
 
 
-def answer_of(each: Growing, worker: Worker) -> Answer:
-    """What is still to come of it is expected on the mean, given what it has."""
+def answer_of(each: Growing, worker: Worker, targets: Iterable[Target]) -> Answer:
+    """What is still to come of it is expected on the mean, given what it has. That takes time, and is left out where it has no
+    way to go, or is too large for every target as it is."""
     info, state = worker.info, worker.state
     tokens, size = each.prompt_tokens + each.generated_tokens, info.block_size_tokens
-    left = each.estimate.given(each.generated_tokens).mean if each.ways else 0.0
+    held = each.blocks(size)
+    ways = each.ways if any(held <= one.free_blocks for one in targets) else frozenset[By]()
+    left = each.estimate.given(each.generated_tokens).mean if ways else 0.0
     return Answer(
         each.name,
         each.klass,
-        each.blocks(size),
+        held,
         tokens,
         each.generated_tokens,
         tokens * info.kv_bytes_per_token,
         growth_blocks=-(-round(left) // size),
         left_s=left * (state.step_time_s if state else 0.0),
-        ways=each.ways,
+        ways=ways,
     )
 
 
@@ -70,7 +73,7 @@ def pressure(worker: Worker, running: Sequence[Growing], look_s: float, targets:
         pool_blocks=state.pool_blocks,
         held_blocks=state.blocks_used - gone,
         growth_blocks=growth_blocks(worker, look_s),
-        answers=[answer_of(each, worker) for each in staying],
+        answers=[answer_of(each, worker, targets) for each in staying],
         targets=targets,
     )
 
@@ -85,7 +88,8 @@ def targets_for(source: Worker, cluster: Cluster, others: Iterable[Worker]) -> l
         link = cluster.pairs.links.get(other.worker_id, {}).get(source.worker_id)
         rate = 0.0 if link is None else link.bytes_per_s or ASSUMED_LINK_BYTES_PER_S
         room = other.blocks_free if other.headroom_blocks is None else min(other.headroom_blocks, other.blocks_free)
-        found.append(Target(other.worker_id, room, rate))
+        if room >= 1:
+            found.append(Target(other.worker_id, room, rate))
     return found
 
 
@@ -97,6 +101,8 @@ def _suits(other: Worker, source: Worker) -> bool:
 
 
 def standing(worker: Worker) -> Standing:
+    """By what its engine has in use. What is promised besides counts where an answer is to go (`targets_for`): only KV that is
+    in use can be moved, and a worker whose promises are many and answers short is not full."""
     state = worker.state
-    total = state.blocks_total if state else 0
-    return Standing(worker.worker_id, total, total - worker.blocks_free)
+    total = (state.blocks_total if state else 0) or worker.info.blocks_total
+    return Standing(worker.worker_id, total, state.blocks_used if state else 0)

@@ -1,9 +1,12 @@
 """Answers that are capped, or move, when KV runs out or is uneven: as many as it takes, and no more."""
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from gateway.policy.admission.move import By
 from gateway.policy.control.controller import Controller
@@ -19,6 +22,7 @@ from tests.gateway.cluster.facts import state
 from tests.workers import worker_info
 
 POLICY = {"classes": {"default": {"on_overrun": ["cap"], "cap_tokens": 8}}}
+CAP_LATER = {"classes": {"default": {"on_overrun": ["cap"], "cap_tokens": 8000}}}
 MOVE = {"classes": {"default": {"on_overrun": ["move"]}}}
 BALANCE = {"balance": {"above": 0.8, "spread": 0.3}}
 
@@ -60,14 +64,17 @@ class Cluster:
 
 class Answers:
     """Ten answers of 160 tokens that will become twice as long; one that ends gives its lease back, which is news to the whole
-    cluster."""
+    cluster. `looks`: how many times they were gone through."""
 
-    def __init__(self, ways: frozenset[By] = frozenset(By)) -> None:
+    def __init__(self, ways: frozenset[By] = frozenset(By), estimate: Any = None) -> None:
         self.ways = ways
+        self.estimate = estimate or Estimate.exactly(260)
+        self.looks = 0
         self.ended: set[int] = set()
         self.sent: dict[int, Order] = {}
 
     def growing(self) -> Iterator[Growing]:
+        self.looks += 1
         for at in range(10):
             if at not in self.ended:
                 yield Growing(
@@ -77,7 +84,7 @@ class Answers:
                     prompt_tokens=60,
                     generated_tokens=100,
                     features=Features("m", 60),
-                    estimate=Estimate.exactly(260),
+                    estimate=self.estimate,
                     cap=partial(self.ended.add, at),
                     move=partial(self._move, at),
                     ways=frozenset() if at in self.sent else self.ways,
@@ -212,3 +219,61 @@ def test_what_became_of_moves_is_counted() -> None:
     one = overruns(Cluster(), MOVE)
     one.moved(Moved("r", "overrun", "moved", "transfer", "d0", "d1", 7, {}))
     assert one.moves == {("overrun", "moved"): 1}
+
+
+@pytest.mark.parametrize("policy", [CAP_LATER, MOVE, BALANCE])
+def test_a_look_that_nothing_came_of_is_not_repeated_with_every_lease_that_returns(policy: Mapping[str, Any]) -> None:
+    """All answers are within their caps, and too large for the room there is."""
+    cluster = Cluster()
+    cluster.told(1, held=97, worker=cluster.empty)
+    cluster.empty.state = replace(cluster.empty.state, blocks_used=10)  # the rest is promised
+    one, answers = overruns(cluster, policy), Answers()
+    cluster.told(2, held=105)
+    with one.watching(answers):
+        cluster.changed()
+        looks = answers.looks
+        for _ in range(5):
+            cluster.changed()
+        assert answers.looks == looks
+        cluster.told(3, held=105)
+        cluster.changed()
+        assert answers.looks == looks + 1
+        assert not answers.sent
+
+
+@pytest.mark.parametrize("policy", [POLICY, MOVE, BALANCE])
+@pytest.mark.parametrize("room", [0, 9])
+def test_where_nothing_can_go_nobody_asks_how_long_answers_will_get(policy: Mapping[str, Any], room: int) -> None:
+    """That takes milliseconds where there are hundreds of them, each of which holds 10 blocks."""
+    cluster = Cluster()
+    cluster.told(1, held=100 - room, worker=cluster.empty)
+    cluster.empty.state = replace(cluster.empty.state, blocks_used=10)
+    one, answers = overruns(cluster, policy), Answers(estimate=object())
+    with one.watching(answers):
+        cluster.told(2, held=105)
+        cluster.changed()
+        assert not answers.sent
+
+
+def test_a_target_that_has_room_again_is_looked_at_at_once() -> None:
+    cluster = Cluster()
+    cluster.empty.blocks_free = 0
+    one, answers = overruns(cluster, BALANCE), Answers()
+    with one.watching(answers):
+        cluster.told(2, held=90)
+        cluster.changed()
+        assert not answers.sent
+        cluster.told(2, held=0, worker=cluster.empty)
+        cluster.changed()
+        assert len(answers.sent) == 1
+
+
+def test_full_is_what_the_engine_has_in_use_and_not_what_is_promised() -> None:
+    for used, moves in ((75, 0), (80, 1)):
+        cluster = Cluster()
+        one, answers = overruns(cluster, BALANCE), Answers()
+        with one.watching(answers):
+            cluster.told(2, held=used)
+            cluster.full.blocks_free = 0
+            cluster.changed()
+            assert len(answers.sent) == moves
