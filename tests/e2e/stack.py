@@ -120,6 +120,16 @@ def logs(run_dir: Path, tail: int = 3000) -> str:
     return "\n".join(f"== {log}\n{log.read_text(errors='replace')[-tail:]}" for log in run_dir.rglob("*.log"))
 
 
+def paired(status: JsonObject) -> bool:
+    """Whether both of two workers are there and can read each other's KV: a gateway is ready as soon as one worker is."""
+    pairs, workers = status["pairs"], status["workers"]
+    return (
+        len(pairs) == 2
+        and {each["state"] for each in pairs} == {"usable"}
+        and all(each["status"] == "ready" for each in workers)
+    )
+
+
 @contextlib.contextmanager
 def up(run_dir: Path, *flags: str, ready: bool = True) -> Iterator[Stack]:
     """Runs `tandem up` with `flags`, yields when ready, stops it with SIGTERM and checks that nothing is left."""

@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from tests.e2e.answers import completion, prompt, texts
-from tests.e2e.stack import JsonObject, Stack, another_gateway, up
+from tests.e2e.stack import Stack, another_gateway, paired, up
 from tests.models import tiny_llama
 from tests.waiting import HANG_S
 
@@ -20,16 +20,6 @@ FLUID = ("ttft_ms=100", "tpot_ms=100", 'leaning=["colocated-0"]')
 def moved(stack: Stack) -> dict[tuple[str, str], tuple[int, int]]:
     """Transfers and bytes by writer and reader."""
     return {(p["prefill_worker"], p["decode_worker"]): (p["transfers"], p["bytes"]) for p in stack.pairs()}
-
-
-def paired(status: JsonObject) -> bool:
-    """The gateway is ready as soon as one worker is."""
-    pairs, workers = status["pairs"], status["workers"]
-    return (
-        len(pairs) == 2
-        and {each["state"] for each in pairs} == {"usable"}
-        and all(each["status"] == "ready" for each in workers)
-    )
 
 
 def ways_of(url: str) -> dict[str, int]:

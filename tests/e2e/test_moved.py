@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from tests.e2e.answers import completion, prompt, texts
-from tests.e2e.stack import colocated_gateway, up
+from tests.e2e.stack import colocated_gateway, paired, up
 from tests.models import tiny_llama
 from tests.waiting import HANG_S
 
@@ -24,6 +24,7 @@ async def test_answers_that_move_are_those_of_one_worker(tmp_path_factory: pytes
     with up(tmp_path_factory.mktemp("moved"), *flags, *sets) as stack:
         bodies = [completion(prompt(length, seed=length), ANSWER_TOKENS) for length in LENGTHS]
         away, here = "colocated-1", "colocated-0"
+        stack.wait("both workers here", paired, HANG_S)
         async with httpx.AsyncClient(base_url=stack.url, timeout=HANG_S) as client:
             (await client.post(f"/tandem/v1/workers/{away}/drain")).raise_for_status()
             running = asyncio.create_task(texts(stack.url, bodies))
