@@ -64,6 +64,7 @@ class Legs:
                 if self._ground.roles is not None:
                     self._ground.roles.prefilled(flight.bid.request_id, leg.worker)
                 if not leg.prefill:
+                    self.moves.first(flight, leg)
                     self._decode.first(flight, leg)
             case Kind.HELD if leg.prefill:
                 self._prefill.over(flight, leg)

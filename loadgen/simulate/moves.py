@@ -21,12 +21,17 @@ from proto.reservation import Refusal
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where an answer goes on: granted, and not used yet."""
+    """Where an answer goes on: granted, and its first token has not come."""
 
     flight: Flight
     worker: SimWorker
     epoch: int
     reservation: str
+
+    @property
+    def taken(self) -> bool:
+        """Whether the answer, which has left, still has it."""
+        return self.flight.reservation == self.reservation
 
     def give_back(self) -> None:
         if self.worker.epoch == self.epoch:
@@ -36,17 +41,23 @@ class _Place:
 class Moves:
     """What leaves a worker whose emergency pool is used up, where the policy says `on_overrun: [move]`, and what leaves a full
     one, with `balance`; nothing under fluid roles. `on` sends an answer with held KV to its new worker. `counts` by what became
-    of them, as in `gateway.request.moving.Outcome`."""
+    of them, in the words of `gateway.request.moving.Outcome`; nothing is ever `late` here."""
 
     def __init__(self, ground: Ground, on: Callable[[Flight, Leg], None]) -> None:
         self._ground = ground
         self._on = on
         self._busy: Callable[[], bool] = lambda: False
         self._going: dict[str, _Place] = {}  # by leg
+        self._arriving: dict[int, tuple[_Place, str]] = {}  # by number of the answer, with the leg that reads its KV
         self._moved: set[int] = set()
         self._yields: dict[str, OverrunPolicy] = {}
         self._relieves = False
-        self.counts: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter()
+
+    @property
+    def counts(self) -> Counter[str]:
+        self._forget()
+        return self._counts
 
     def start(self, busy: Callable[[], bool]) -> None:
         """`busy` says whether anything may still happen."""
@@ -106,14 +117,18 @@ class Moves:
         return Prices(controller.pace.prompt_tokens_per_s or ASSUMED_PREFILL_TOKENS_PER_S)
 
     def _forget(self) -> None:
-        """Answers that ended, or lost their worker, while they were asked to leave."""
+        """Answers that ended, or lost their worker, while they were asked to leave, and those that lost their place after that."""
         for name, place in list(self._going.items()):
             if place.flight.leg is None or place.flight.leg.name != name:
                 self._end(name, "ended")
+        for index, (place, _) in list(self._arriving.items()):
+            if not place.taken:
+                del self._arriving[index]
+                self._counts["lost"] += 1
 
     def _end(self, name: str, outcome: str) -> None:
         self._going.pop(name).give_back()
-        self.counts[outcome] += 1
+        self._counts[outcome] += 1
 
     def _even_out(self, workers: list[SimWorker]) -> None:
         fleet, controller = self._ground.fleet, self._ground.desk().controller
@@ -128,8 +143,9 @@ class Moves:
             return
         full, emptier = found
         source = fleet.worker(full.worker_id)
-        flights = {answer.request_id: flight for flight, answer in self._running(source)}
-        answers = [answer for _, answer in self._running(source)]
+        running = self._running(source)
+        flights = {answer.request_id: flight for flight, answer in running}
+        answers = [answer for _, answer in running]
         targets = [self._target(source, fleet.worker(one.worker_id)) for one in emptier]
         for move in even_out(full, emptier, targets, answers, self._prices).moves:
             self._ask(flights[move.request_id], fleet.worker(move.worker_id))
@@ -174,13 +190,21 @@ class Moves:
         assert desk.controller is not None
         generated = fleet.settled(leg.worker).total_tokens(leg.name) - flight.planned.demand.prompt_tokens
         plan = going_on(bid.plan, generated)
-        asking = Bid(bid.request_id, plan.need, bid.prefix, desk.dispatch.arrive(), tenant=bid.tenant, plan=plan)
+        asking = Bid(
+            bid.request_id,
+            plan.need,
+            bid.prefix,
+            desk.dispatch.arrive(),
+            tenant=bid.tenant,
+            priority=bid.priority,
+            plan=plan,
+        )
         placement, ttl_s = Placement(target.name, Path.LOCAL, "moved"), self._ground.config.reservation_ttl_s
         name = f"{bid.request_id}-move"
         request = desk.controller.reserve(asking, GATEWAY, name, ttl_s, placement, lambda: fleet.view(bid.prefix))
         reply = target.ledger.reserve(request, fleet.figures(target))
         if isinstance(reply, Refusal):
-            self.counts["refused"] += 1
+            self._counts["refused"] += 1
             return
         self._going[leg.name] = _Place(flight, target, target.epoch, reply.reservation_id)
         step, at_s = flight.step, fleet.now_s + fleet.layout.overheads.reserve_s
@@ -210,11 +234,21 @@ class Moves:
         leg.worker.foreign += 1
         flight.leg, flight.held, flight.decode = None, leg, place.worker
         flight.reservation = place.reservation
-        self._moved.add(flight.planned.index)
-        self.counts["moved"] += 1
         if place.worker.epoch != place.epoch:
+            self._counts["lost"] += 1
             flight.reservation = ""
             ground.drop(flight)
             ground.desk().enter(flight)
             return
         self._on(flight, leg)
+        assert flight.leg is not None
+        self._arriving[flight.planned.index] = place, flight.leg.name
+
+    def first(self, flight: Flight, leg: Leg) -> None:
+        """A decode leg's first token."""
+        index = flight.planned.index
+        if index not in self._arriving or not self._arriving[index][0].taken:
+            return
+        _, reading = self._arriving.pop(index)
+        self._moved.add(index)
+        self._counts["moved" if leg.name == reading else "recomputed"] += 1

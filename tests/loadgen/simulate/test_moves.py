@@ -74,13 +74,26 @@ def test_the_overlong_one_is_the_one_that_goes() -> None:
     assert outcome.results[0].worker == "decode-1"
 
 
+def lost(worker: str, at_s: float) -> Simulation:
+    """Run to its end. The second worker is not there at the start, so that its loss cannot be among the changes."""
+    one = simulated(BALANCE)
+    one.fleet.engines.at(at_s, partial(one._lose, Failure(worker, at_s, 5.0)))
+    assert len(one.run().results) == len(DEMANDS)
+    return one
+
+
 @pytest.mark.parametrize("worker", ["decode-0", "decode-1"])
 def test_a_worker_that_is_lost_while_answers_move_leaves_nothing(worker: str) -> None:
     for at_s in (0.121, 0.122, 0.123, 0.125, 0.13):
-        one = simulated(BALANCE)  # the second worker is not there yet, so that it cannot be among the changes
-        one.fleet.engines.at(at_s, partial(one._lose, Failure(worker, at_s, 5.0)))
-        assert len(one.run().results) == len(DEMANDS)
+        one = lost(worker, at_s)
         nothing_left(one)
+        assert one.legs.moves.counts["moved"] == one.legs.handoffs
+
+
+@pytest.mark.parametrize(("worker", "outcome"), [("decode-0", "recomputed"), ("decode-1", "lost")])
+def test_who_does_not_arrive_with_its_kv_is_not_told_as_moved(worker: str, outcome: str) -> None:
+    """KV is read from 0.122 s to 0.126 s; the other move is of a second answer, when both workers are there again."""
+    assert lost(worker, 0.124).legs.moves.counts == {"moved": 1, outcome: 1}
 
 
 def outgrown(klass: dict[str, Any]) -> Simulation:
