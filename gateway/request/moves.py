@@ -1,5 +1,7 @@
 """The moves of one prompt's answer: whether it may go, what it asks for elsewhere, and what became of it."""
 
+from dataclasses import replace
+
 from gateway.policy.admission.move import By
 from gateway.policy.control.decisions import Look
 from gateway.policy.control.going_on import going_on
@@ -11,7 +13,7 @@ from gateway.request.holds import ReservationHold, TicketHold
 from gateway.request.job import Job
 from gateway.request.legs import carriable
 from gateway.request.merge import Merge
-from gateway.request.moving import Luggage, Move, Order, Outcome
+from gateway.request.moving import Luggage, Move, Order, Outcome, Step
 from gateway.request.observer import Moved
 from gateway.request.roles import MOVED
 
@@ -51,6 +53,11 @@ class Moves:
     def under_way(self) -> bool:
         return self._move is not None and not self._move.over
 
+    @property
+    def leaving(self) -> bool:
+        """It is to leave the worker that it still runs on, or has just run on; one that is arriving is not leaving."""
+        return self.under_way and self._move is not None and self._move.step is not Step.GOING
+
     def begin(self, order: Order, answering: Answering) -> None:
         """The policy has chosen this answer."""
         if order.by not in self.ways(answering):
@@ -64,7 +71,7 @@ class Moves:
         return self._move.take() if self._move is not None else None
 
     def close(self) -> None:
-        """The answer is over. Whatever a move still holds is given back."""
+        """The answer, or its time at the other worker, is over. Whatever a move still holds is given back."""
         if self._move is not None:
             self._move.close()
 
@@ -78,16 +85,28 @@ class Moves:
         else:
             self._move.handed(ticket)
 
+    def begun(self, bid: Bid) -> Bid:
+        """What an answer that has begun stands in line with: in its old place, which has had its turn, and under no promise and
+        no limit on waiting that was made for a first token; `deadlines.queue_s` is left."""
+        assert bid.plan is not None
+        plan = going_on(bid.plan, len(self._merge.tokens))
+        plan = replace(plan, klass=replace(plan.klass, ttft_s=None, queue_s=None))
+        return replace(bid, need=plan.need, prefix=self._so_far, plan=plan)
+
+    @property
+    def _so_far(self) -> PrefixKey:
+        return PrefixKey((*self._prefix.tokens, *self._merge.tokens), self._prefix.salt)
+
     async def _ask(self, order: Order) -> ReservationHold | None:
         """The answer so far is part of the prompt there. A place whose KV does not arrive is good for computing it."""
         assert self._bid is not None
         assert self._bid.plan is not None
-        job, intent, came = self._job, self._job.intent, len(self._merge.tokens)
-        plan = going_on(self._bid.plan, came)
+        job, intent = self._job, self._job.intent
+        plan = going_on(self._bid.plan, len(self._merge.tokens))
         bid = Bid(
             intent.request_id,
             plan.need,
-            PrefixKey((*self._prefix.tokens, *self._merge.tokens), self._prefix.salt),
+            self._so_far,
             job.desk.arrive(),
             tenant=intent.tenant,
             priority=intent.priority,

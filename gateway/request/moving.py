@@ -51,7 +51,7 @@ class Outcome(StrEnum):
     REFUSED = "refused"  # no place there, and nothing happened
     LATE = "late"  # it was not handed over in time and goes on where it is, or the place has gone
     ENDED = "ended"  # the answer was over first: it ended, failed, or its client left
-    LOST = "lost"  # between the two workers: the other failed, or the client left
+    LOST = "lost"  # between the two workers: the other failed, and it goes on elsewhere if at all, or the client left
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class Move:
             self._end(Outcome.MOVED if pulled else Outcome.RECOMPUTED)
 
     def close(self) -> None:
-        """The answer is over, however. Harmless at any time."""
+        """The answer is over, or has failed where it went. Harmless at any time."""
         self._task.cancel()
         self._end(Outcome.LOST if self.step in (Step.HANDED, Step.GOING) else Outcome.ENDED)
 

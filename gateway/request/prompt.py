@@ -76,7 +76,7 @@ class PromptRun:
                 if luggage := self._moves.take():
                     await self._go_on(*luggage, bid)
                 else:
-                    await self._hold(await job.desk.reserve(bid, job.intent.wait_until_s), bid)
+                    await self._hold(await self._place(bid), bid)
         except asyncio.CancelledError:
             cut_by = FinishedBy.CLIENT_LEFT
             raise
@@ -84,6 +84,16 @@ class PromptRun:
             self._moves.close()
             self._account(bid, cut_by)
         job.leave(self._prompt)
+
+    async def _place(self, bid: Bid) -> ReservationHold:
+        """Once more in line. An answer that has begun asks for what it still can become."""
+        desk = self._job.desk
+        if not self.merges[0].tokens:
+            return await desk.reserve(bid, self._job.intent.wait_until_s)
+        begun = self._moves.begun(bid)
+        place = await desk.reserve(begun)
+        bid.asks = begun.asks
+        return place
 
     async def _hold(self, place: ReservationHold, bid: Bid) -> None:
         with place as hold:
@@ -96,6 +106,7 @@ class PromptRun:
         with place as hold, ticket or nullcontext():
             self._reserved(hold)
             await self._on_reservation(hold, bid, ticket)
+        self._moves.close()  # what has not arrived by now goes on elsewhere, if at all
 
     @property
     def came(self) -> tuple[int, int]:
@@ -125,7 +136,7 @@ class PromptRun:
         answering = self._answering
         if answering is None:
             return
-        ways, leaving = self._moves.ways(answering), self._moves.under_way
+        ways, leaving = self._moves.ways(answering), self._moves.leaving
         for answer, merge in enumerate(self.merges):
             if merge.tokens and not merge.ended:
                 yield Growing(
@@ -179,7 +190,9 @@ class PromptRun:
         """Attempts under one reservation: KV that did not arrive leaves it good for another try."""
         while not self._complete:
             try:
-                return await self._attempt(hold, ticket)
+                await self._attempt(hold, ticket)
+                self._budget = Budget()  # an answer that is sent elsewhere has all its retries there
+                return
             except LegFailure as failure:
                 self._judge_decode(failure, bid)
                 if not failure.of_the_way:
