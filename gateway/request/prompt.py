@@ -36,7 +36,8 @@ class PromptRun:
         self._prompt = prompt
         self._tokens = intent.prompts[prompt]
         self._origin = Origin()
-        self._limit = answer_limit(intent, prompt, job.cluster.window)
+        self._window = job.cluster.window  # what the answer was promised; a larger worker that joins later changes nothing
+        self._limit = answer_limit(intent, prompt, self._window)
         self.merges = [
             Merge(prompt * intent.n + answer, self._limit, intent.sampling.logprobs is not None, self._origin)
             for answer in range(intent.n)
@@ -182,7 +183,7 @@ class PromptRun:
             intent=self._job.intent,
             prompt=self._prompt,
             work_id=f"{self._job.intent.request_id}-{self._prompt}-{self._legs}",
-            window=hold.worker.info.max_model_len,
+            window=min(hold.worker.info.max_model_len, self._window),
             carried=tuple(self.merges[0].tokens) if self._job.intent.n == 1 else (),
         )
 
