@@ -5,13 +5,13 @@ The workers' emergency pools, and their refusals while those are in use, are the
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
 from gateway.cluster.cluster import Cluster
 from gateway.cluster.worker import Worker
-from gateway.policy.admission.balance import Balance, even_out, fullest
+from gateway.policy.admission.balance import Balance, Standing, even_out, full_ones
 from gateway.policy.admission.overrun import Action, OverrunPolicy, Prices, Response, decide
 from gateway.policy.control.controller import Controller
 from gateway.policy.control.rows import MoveRow
@@ -94,27 +94,28 @@ class Overruns:
     def _even_out(self, balance: Balance) -> None:
         """One answer at a time, and neither worker again before it has said how it is since."""
         ready = [one for one in self._cluster.workers() if one.ready and one.role.decodes and one.state is not None]
-        found = fullest([standing(one) for one in ready], balance)
-        if found is None:
-            return
-        full, emptier = found
         known = {one.worker_id: one for one in ready if self._evened.get(one.worker_id) != _told(one)}
-        source = known.get(full.worker_id)
-        if source is None:
-            return
+        for full, emptier in full_ones([standing(one) for one in ready], balance):
+            if full.worker_id in known and self._relieved(full, emptier, known):
+                return
+
+    def _relieved(self, full: Standing, emptier: Sequence[Standing], known: Mapping[str, Worker]) -> bool:
+        """Whether an answer was sent from the full worker to one of the emptier."""
+        source = known[full.worker_id]
         others = [known[one.worker_id] for one in emptier if one.worker_id in known]
         targets = targets_for(source, self._cluster, others)
         if not targets:
-            return  # nor is anything remembered: the first that says it has room is looked at
+            return False  # nor is anything remembered: the first that says it has room is looked at
         self._evened[source.worker_id] = _told(source)
         running = self._running(source)
         if any(each.leaving for each in running.values()):
-            return
+            return False
         answers = [answer_of(each, source, targets) for each in running.values() if each.ways]
         action = even_out(full, emptier, targets, answers, self._prices)
         for move in action.moves:
             self._evened[move.worker_id] = _told(known[move.worker_id])
         self._send(action, running, Why.BALANCE)
+        return bool(action.moves)
 
     def _send(self, action: Action, running: Mapping[str, Growing], why: Why) -> None:
         for move in action.moves:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from engine.simulated.gaps import Gaps
-from gateway.policy.admission.balance import Standing, even_out, fullest
+from gateway.policy.admission.balance import Standing, even_out, full_ones
 from gateway.policy.admission.move import By, Target
 from gateway.policy.admission.overrun import Answer, OverrunPolicy, Pressure, Prices, Response, decide
 from gateway.policy.control.going_on import going_on
@@ -138,17 +138,17 @@ class Moves:
             Standing(worker.name, worker.pool.limits.blocks, fleet.settled(worker).scheduler.pool.used)
             for worker in workers
         ]
-        found = None if balance is None else fullest(standings, balance)
-        if found is None:
-            return
-        full, emptier = found
-        source = fleet.worker(full.worker_id)
-        running = self._running(source)
-        flights = {answer.request_id: flight for flight, answer in running}
-        answers = [answer for _, answer in running]
-        targets = [self._target(source, fleet.worker(one.worker_id)) for one in emptier]
-        for move in even_out(full, emptier, targets, answers, self._prices).moves:
-            self._ask(flights[move.request_id], fleet.worker(move.worker_id))
+        for full, emptier in full_ones(standings, balance) if balance else ():
+            source = fleet.worker(full.worker_id)
+            running = self._running(source)
+            flights = {answer.request_id: flight for flight, answer in running}
+            answers = [answer for _, answer in running]
+            targets = [self._target(source, fleet.worker(one.worker_id)) for one in emptier]
+            moves = even_out(full, emptier, targets, answers, self._prices).moves
+            for move in moves:
+                self._ask(flights[move.request_id], fleet.worker(move.worker_id))
+            if moves:
+                return
 
     def _target(self, source: SimWorker, other: SimWorker) -> Target:
         self._ground.fleet.load(other)

@@ -1,6 +1,6 @@
 """A worker is full and another has room: which answer goes on there, so that they come closer (R-26). Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gateway.policy.admission.move import Fare, Move, Target, fare
@@ -31,13 +31,14 @@ class Standing:
         return (self.held_blocks + blocks) / max(1, self.blocks_total)
 
 
-def fullest(workers: Sequence[Standing], balance: Balance) -> tuple[Standing, list[Standing]] | None:
-    """The fullest worker, and those that are emptier than it by the spread; None where there is nothing to put right."""
-    full = max(workers, key=lambda one: one.share, default=None)
-    if full is None or full.share < balance.above:
-        return None
-    emptier = [one for one in workers if full.share - one.share > balance.spread]
-    return (full, emptier) if emptier else None
+def full_ones(workers: Sequence[Standing], balance: Balance) -> Iterator[tuple[Standing, list[Standing]]]:
+    """Full workers, the fullest first, each with those that are emptier by the spread. Who has nothing that may leave does not
+    keep the next one from being put right."""
+    for full in sorted(workers, key=lambda one: -one.share):
+        emptier = [one for one in workers if full.share - one.share > balance.spread]
+        if full.share < balance.above or not emptier:
+            return
+        yield full, emptier
 
 
 def even_out(

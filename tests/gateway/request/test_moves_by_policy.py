@@ -58,6 +58,35 @@ async def test_r26_a_full_worker_gives_answers_to_an_empty_one() -> None:
         await one.settled(10.0)
 
 
+@pytest.mark.slow
+async def test_a_full_worker_whose_answers_cannot_move_does_not_keep_the_next_one_from_giving_some() -> None:
+    """Answers with seeds stay where they are, on the fullest of three."""
+    policy = {"rule": "declared", "balance": {"above": 0.1, "spread": 0.1}}
+    trio = (*DUO, ("d2", Role.DECODE))
+    async with fleet(trio, profile="toy", speedup=0.3, kv_blocks=160, settings=settings(policy)) as one:
+
+        async def all_on(name: str, wanted: list[Intent]) -> list["asyncio.Task[Any]"]:
+            for other, _ in trio:
+                await one.cluster.drain(other, resume=other == name)
+            tasks = [asyncio.create_task(one.ask(each)) for each in wanted]
+            await one.begun(*wanted)
+            return tasks
+
+        most = 3 * TOKENS
+        seeded = [intent(prompt(40, n), max_tokens=most, ignore_eos=True, seed=n, temperature=1.0) for n in range(4)]
+        free = [intent(prompt(40, n), max_tokens=most, ignore_eos=True) for n in range(10, 12)]
+        tasks = [*await all_on("d0", seeded), *await all_on("d1", free)]
+        for name, _ in trio:
+            await one.cluster.drain(name, resume=True)
+        await until(lambda: one.lifecycle.overruns.moves)
+        answers = await asyncio.gather(*tasks)
+        moved = [answer for answer in answers if answer.record.moves]
+        assert moved
+        assert all(answer in answers[len(seeded) :] for answer in moved)
+        assert {answer.record.decode_worker for answer in moved} == {"d2"}
+        await one.settled(10.0)
+
+
 async def test_without_such_a_policy_everything_stays_where_it_is() -> None:
     async with fleet(DUO, profile="toy", kv_blocks=128, settings=settings({"rule": "declared"})) as one:
         wanted = [intent(prompt(40, seed), max_tokens=TOKENS, ignore_eos=True) for seed in range(3)]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.policy.admission.balance import Balance, Standing, even_out, fullest
+from gateway.policy.admission.balance import Balance, Standing, even_out, full_ones
 from gateway.policy.admission.move import By, Target, fare
 from gateway.policy.admission.overrun import Answer, Prices, Response
 
@@ -68,14 +68,23 @@ def moved(full: Standing, others: Sequence[Standing], answers: Sequence[Answer],
     return ",".join(even_out(full, others, targets, answers, PRICES).request_ids)
 
 
+def full_names(workers: Sequence[Standing], balance: Balance) -> list[tuple[str, list[str]]]:
+    return [(full.worker_id, [one.worker_id for one in emptier]) for full, emptier in full_ones(workers, balance)]
+
+
 def test_only_a_full_worker_beside_one_with_room_is_put_right() -> None:
     balance = Balance(above=0.8, spread=0.3)
-    assert fullest([], balance) is None
-    assert fullest([at("a", 79), at("b", 0)], balance) is None  # not full
-    assert fullest([at("a", 90), at("b", 65)], balance) is None  # no spread
-    found = fullest([at("b", 10), at("a", 90), at("c", 80)], balance)
-    assert found is not None
-    assert (found[0].worker_id, [one.worker_id for one in found[1]]) == ("a", ["b"])
+    assert not full_names([], balance)
+    assert not full_names([at("a", 79), at("b", 0)], balance)  # not full
+    assert not full_names([at("a", 90), at("b", 65)], balance)  # no spread
+    assert full_names([at("b", 10), at("a", 90), at("c", 65)], balance) == [("a", ["b"])]
+
+
+def test_the_next_full_worker_is_looked_at_too_the_fullest_first() -> None:
+    """One of answers that cannot move would keep all others as they are."""
+    balance = Balance(above=0.8, spread=0.3)
+    workers = [at("b", 10), at("c", 85), at("a", 90), at("d", 57)]
+    assert full_names(workers, balance) == [("a", ["b", "d"]), ("c", ["b"])]
 
 
 def test_one_overlong_answer_leaves_for_the_worker_that_has_room() -> None:
@@ -117,7 +126,7 @@ def test_every_move_narrows_the_spread_and_they_come_to_an_end(held: list[int], 
     sizes = {f"a{index}": size for index, size in enumerate(blocks)}
     balance = Balance(above=0.01, spread=0.01)
     for _ in range(200):
-        found = fullest(list(workers.values()), balance)
+        found = next(full_ones(list(workers.values()), balance), None)
         if found is None:
             break
         full, others = found
