@@ -75,7 +75,9 @@ def show_map(console: Console, cells: Sequence[Cell], crossings: Sequence[Crossi
         size = words.get(crossing.bound, f"{crossing.billions:.0f}B")
         table.add_row(f"{crossing.spread:g}", batch_name(crossing.batch), f"{crossing.mean:,.0f}", size)
     console.print(table)
-    console.print("Between these sizes, and with other memory, links or precision: tandem plan crossover", highlight=False)
+    console.print(
+        "Between these sizes, and with other memory, links or precision: tandem plan crossover", highlight=False
+    )
 
 
 def _table(subject: str, cells: Sequence[Cell]) -> Table:
