@@ -36,9 +36,7 @@ class PromptRun:
         self._prompt = prompt
         self._tokens = intent.prompts[prompt]
         self._origin = Origin()
-        self._window = (
-            job.cluster.window
-        )  # what the answer was promised; a larger worker that joins later changes nothing
+        self._window = job.cluster.window  # as promised: a larger worker that joins later changes nothing
         self._limit = answer_limit(intent, prompt, self._window)
         self.merges = [
             Merge(prompt * intent.n + answer, self._limit, intent.sampling.logprobs is not None, self._origin)
