@@ -263,7 +263,7 @@ class VirtualEngine:
         self.busy_s += took_s
         self.steps += 1
         self.totals.add(step, took_s)
-        if self._pace is not None and not self._more:
+        if self._pace is not None:  # now: whoever goes on with a token of this step counts from the next one
             self._pace.step(step, took_s if self._anchor is None else None)
         if self.account is not None:
             self.account.add_step(self._cost, step.decodes, step.context_tokens, step.chunks)
@@ -313,8 +313,6 @@ class VirtualEngine:
     def _stride(self, steps: int) -> None:
         """Many decode steps at once; only the last can end answers."""
         anchor = self._anchor
-        if self._pace is not None and anchor is not None:  # the step before has been left to this
-            self._pace.run(anchor.batch, anchor.context_tokens + anchor.batch * (anchor.steps - 1), steps + 1)
         if steps <= 0 or anchor is None:
             return
         start_s = self.now_s
@@ -327,6 +325,8 @@ class VirtualEngine:
         self.busy_s += self.now_s - start_s
         context_tokens = anchor.context_tokens + anchor.batch * begun
         self.totals.add_run(anchor.batch, context_tokens, steps, self.now_s - start_s)
+        if self._pace is not None:
+            self._pace.run(anchor.batch, context_tokens, steps)
         if self.account is not None:
             self.account.add_run(self._cost, anchor.batch, context_tokens, steps, self.now_s - start_s)
         self._end_all(self._ends.reached())

@@ -83,6 +83,27 @@ def same(one: VirtualEngine, other: VirtualEngine) -> None:
         assert one.host.used_bytes == other.host.used_bytes
 
 
+def test_an_answer_that_goes_on_in_the_first_step_of_a_stride_counts_from_the_next() -> None:
+    """It had found no room for a step. What it waited for is its pause, and not one more gap."""
+    bounds = Limits(
+        block_size=2, blocks=35, max_num_seqs=4, max_batched_tokens=16, max_model_len=64, policy=Policy.PRIORITY
+    )
+    short = [(0.0, Job(f"s{index}", 1, 1)) for index in range(4)]
+    long = [(1, 21, 0), (4, 18, 1), (3, 15, 0), (1, 15, 0)]
+    arrivals = [
+        *short,
+        *(
+            (2.0**-10 * (1 + n // 2), Job(f"l{n}", prompt, most, priority=p))
+            for n, (prompt, most, p) in enumerate(long)
+        ),
+    ]
+    cost = LinearCost(context_token_s=3e-5)
+    strides, steps = Timeline(arrivals, [(0.0, "s0")]), Timeline(arrivals, [(0.0, "s0")])
+    strides.run(bounds, cost, closed_form=True)
+    steps.run(bounds, cost, closed_form=False)
+    assert strides.log == steps.log
+
+
 @settings(max_examples=80, deadline=None)
 @given(data=st.data(), cost=COSTS)
 def test_strides_and_single_steps_agree_on_every_event_time_and_block(data: st.DataObject, cost: LinearCost) -> None:
