@@ -104,28 +104,35 @@ def verdict(rows: Sequence[Row]) -> str:
 
     Only layouts that came as far as the winner are compared: others ran shorter.
     """
-    winner = rows[0]
+    winner, ranked = rows[0], rows
     rows = [row for row in rows if row.stage is winner.stage] or rows
     colocated, apart = best_of(rows, Family.COLOCATED), best_of(rows, Family.DISAGGREGATED)
     mixed = best_of(rows, Family.MIXED)
     others = [row for row in (colocated, apart, mixed) if row is not None and row is not winner]
     if winner.candidate.family is Family.COLOCATED:
         if not others:
-            return "Do not disaggregate: no split of these GPUs held the limits, or came as far in the time there was."
+            split = best_of(ranked, Family.DISAGGREGATED) or best_of(ranked, Family.MIXED)
+            return f"Do not disaggregate: {_unmatched(split, 'split of these GPUs')}"
         best = min(others, key=lambda row: row.place)
         if best.tied:
             return f"No difference shown between colocated and {_name(best)}; colocated is simpler, so do not disaggregate."
         return f"Do not disaggregate: the best {_name(best)} layout is {_percent(best)} behind."
     if colocated is None:
-        return (
-            f"{_name(winner).capitalize()}: no colocated layout held the limits, or came as far in the time there was."
-        )
+        return f"{_name(winner).capitalize()}: {_unmatched(best_of(ranked, Family.COLOCATED), 'colocated layout')}"
     if colocated.tied:
         return (
             f"No difference shown between {_name(winner)} and colocated ({_percent(colocated)} behind); "
             "colocated is simpler, so do not disaggregate for this traffic."
         )
     return f"{_name(winner).capitalize()}: the best colocated layout is {_percent(colocated)} behind."
+
+
+def _unmatched(shorter: Row | None, what: str) -> str:
+    """Of a family that has nobody to compare: none held the limits, or the time ran out for those that did."""
+    if shorter is None or shorter.behind is None:
+        return f"no {what} held the limits."
+    there = f"{_percent(shorter)} behind" if shorter.behind >= 0 else "ahead, which a shorter look does not show"
+    return f"no {what} was looked at as long in the time there was; the best by a shorter look is {there}."
 
 
 def _name(row: Row) -> str:

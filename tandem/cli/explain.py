@@ -11,7 +11,7 @@ from tandem.cli.failure import gateway_errors
 
 
 def explain(
-    request_id: Annotated[str, typer.Argument(help="The answer's x-tandem-request-id.")],
+    request_id: Annotated[str, typer.Argument(help="The answer's x-tandem-request-id, or its own id.")],
     as_json: Annotated[bool, typer.Option("--json", help="The gateway's document as it is.")] = False,
     endpoint: options.Endpoint = options.DEFAULT_ENDPOINT,
     api_key: options.ApiKey = "",
@@ -25,6 +25,8 @@ def explain(
       tandem explain 3f9a1c0d2b4e5f60718293a4 --json | jq .
     """
     with gateway_errors():
+        # An answer's own id is the request's with what OpenAI's clients expect before it.
+        request_id = request_id.removeprefix("chatcmpl-").removeprefix("cmpl-")
         document = asyncio.run(_ask(request_id, endpoint, api_key))
         if as_json:
             typer.echo(json.dumps(document, indent=2))

@@ -110,6 +110,18 @@ def test_a_lead_within_its_interval_is_no_difference() -> None:
     assert verdict(reverse).startswith("Do not disaggregate: the best disaggregated layout is 22.9 %")
 
 
+def test_a_layout_that_was_looked_at_for_less_long_is_not_told_as_one_that_holds_nothing() -> None:
+    """A search that its budget had cut short read as advice to disaggregate."""
+    shorter = rank([standing(APART, [10.0] * 3), standing(COLOCATED, [8.0], Stage.SCREEN)], (0.9,))
+    assert verdict(shorter) == (
+        "Disaggregated: no colocated layout was looked at as long in the time there was; the best by a shorter look is 20.0 % behind."
+    )
+    other = rank([standing(COLOCATED, [10.0] * 3), standing(APART, [11.0], Stage.SCREEN)], (0.9,))
+    assert "ahead, which a shorter look does not show" in verdict(other)
+    alone = rank([standing(APART, [10.0] * 3)], (0.9,))
+    assert verdict(alone) == "Disaggregated: no colocated layout held the limits."
+
+
 def test_layouts_that_came_farther_go_first() -> None:
     rows = rank([standing(APART, [12.0], Stage.SCREEN), standing(COLOCATED, [10.0], Stage.FINAL)], (0.9,))
     assert rows[0].candidate is COLOCATED

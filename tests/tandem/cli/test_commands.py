@@ -113,6 +113,8 @@ def test_explain_shows_estimate_candidates_and_why(gateway: FakeGateway) -> None
         "answered with 77 tokens, ended by stop",
     ):
         assert shown in said
+    for own in ("chatcmpl-r1", "cmpl-r1"):
+        assert tandem("explain", own, "--endpoint", gateway.url).stdout == result.stdout
     as_json = tandem("explain", "r1", "--json", "--endpoint", gateway.url)
     assert json.loads(as_json.output) == DECISION
 
