@@ -1,6 +1,6 @@
 """Hardware other than the tables say: what a what-if or a marginal value changes, and nothing else."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from engine.simulated.cost import Link, PrefillChunk, Profile, StepCost, StepTime
@@ -37,6 +37,14 @@ class Changes:
     def _link(self, name: str, link: Link) -> Link:
         faster = self.kv_link * (self.scale_up if name in _INSIDE else self.scale_out)
         return replace(link, bytes_per_s=link.bytes_per_s * faster)
+
+
+#: What one factor changes, by its word in a what-if. Which link is meant depends on the question.
+BY_FACTOR: Mapping[str, Callable[[Changes, float], Changes]] = {
+    "hbm": lambda changes, factor: replace(changes, hbm=factor),
+    "bandwidth": lambda changes, factor: replace(changes, bandwidth=factor),
+    "compute": lambda changes, factor: replace(changes, compute=factor),
+}
 
 
 class FasterCost:

@@ -8,7 +8,7 @@ from itertools import accumulate
 from loadgen.arrivals.process import Arrivals, Kind
 from loadgen.failure import LoadgenError
 from loadgen.plan.candidate import Candidate, Part
-from loadgen.plan.changes import Changes
+from loadgen.plan.changes import BY_FACTOR, Changes
 from loadgen.plan.question import Question
 from loadgen.plan.space import check_profile
 from loadgen.workload.shape import Shape, shaped
@@ -17,9 +17,7 @@ from proto.worker import Role
 _FACTOR = re.compile(r"(\d+(?:\.\d+)?)x")
 WORDS = "output=2x, input=2x, burst=2x, kv=fp8, hbm=1.5x, bandwidth=2x, compute=2x, link=2x, gpu=DEVICE[?gib=N], lost-worker, lost-node"
 _HARDWARE: dict[str, Callable[[Changes, float], Changes]] = {
-    "hbm": lambda changes, factor: replace(changes, hbm=factor),
-    "bandwidth": lambda changes, factor: replace(changes, bandwidth=factor),
-    "compute": lambda changes, factor: replace(changes, compute=factor),
+    **BY_FACTOR,
     "link": lambda changes, factor: replace(changes, kv_link=factor),
 }
 

@@ -6,14 +6,12 @@ from dataclasses import dataclass, replace
 
 from loadgen.failure import LoadgenError
 from loadgen.plan.candidate import UNCHANGED
-from loadgen.plan.changes import Changes
+from loadgen.plan.changes import BY_FACTOR, Changes
 
 _FACTOR = re.compile(r"(\d+(?:\.\d+)?)x")
 WORDS = "hbm=1.25x, bandwidth=2x, compute=2x, link=2x, kv=fp8, weights=fp8, fp8=ideal, seqs=4096"
 _HARDWARE: dict[str, Callable[[Changes, float], Changes]] = {
-    "hbm": lambda changes, factor: replace(changes, hbm=factor),
-    "bandwidth": lambda changes, factor: replace(changes, bandwidth=factor),
-    "compute": lambda changes, factor: replace(changes, compute=factor),
+    **BY_FACTOR,
     "link": lambda changes, factor: replace(changes, scale_up=factor),
 }
 
