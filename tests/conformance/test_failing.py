@@ -142,7 +142,7 @@ async def test_b43_with_the_prefill_breaker_open_decode_is_left_alone_and_the_pr
         assert {record.decode_worker for record in one.watcher.records} == {""}
         assert one.decodes == []
         await until(lambda: bool(one.prefills))  # the probe, and it reached the engine
-        assert one.seen("p0").status is WorkerStatus.EJECTED  # type: ignore[union-attr]
+        assert one.seen("p0").status is WorkerStatus.EJECTED  # type: ignore[union-attr]  # None would fail the test as well
         one.use("p0")
         await one.status("p0", WorkerStatus.READY)
         for form in FORMS:
@@ -215,6 +215,6 @@ async def test_b46_a_worker_that_takes_work_and_fails_it_is_out_after_three() ->
                 await right(one, form, seed=seed)
         failed = [asked for asked in one.asked if asked.worker == "p0"]
         assert len(failed) == 3
-        assert one.seen("p0").status is WorkerStatus.EJECTED  # type: ignore[union-attr]
+        assert one.seen("p0").status is WorkerStatus.EJECTED  # type: ignore[union-attr]  # None would fail the test as well
         assert one.metric("tandem_worker_status", worker="p0", status="ejected") == 1
         await one.settled()

@@ -115,7 +115,7 @@ async def test_b51_a_worker_back_on_its_address_is_a_stranger(name: str) -> None
             await one.ready()
             await until(lambda: [pair.state for pair in one.cluster.snapshot().pairs] == [PairState.USABLE])
             assert one.members[name].address == old.address
-            assert one.seen(name).epoch != epoch  # type: ignore[union-attr]
+            assert one.seen(name).epoch != epoch  # type: ignore[union-attr]  # None would fail the test as well
             one.forget()
             reply = await right(one, form, seed=1)
             assert reply.headers["x-tandem-path"] == "remote"
@@ -136,7 +136,7 @@ async def test_b51_a_ticket_of_the_epoch_before_is_stale_and_the_pair_that_keeps
             assert (await one.post(form, text_of(REPLAY, form))).error["code"] == "handoff_failed"
         assert one.cluster.snapshot().pairs[0].state is PairState.QUARANTINED
         assert one.metric("tandem_pair_transitions_total", state="quarantined") == 1
-        assert {one.seen(name).status for name in ("p0", "d0")} == {WorkerStatus.READY}  # type: ignore[union-attr]
+        assert {one.seen(name).status for name in ("p0", "d0")} == {WorkerStatus.READY}  # type: ignore[union-attr]  # None would fail the test as well
         one.use("d0")
         await until(lambda: one.cluster.snapshot().pairs[0].state is PairState.USABLE)
         for form in FORMS:

@@ -12,7 +12,7 @@ def test_the_limit_holds_and_everyone_gets_a_turn_or_has_left(limit: int, ends: 
     gate, launched = PullGate(limit), list[int]()
     pulls: list[Pull] = []
     for number in range(total):
-        pull = Pull(gate, lambda number=number: launched.append(number))  # type: ignore[misc]
+        pull = Pull(gate, lambda number=number: launched.append(number))  # type: ignore[misc]  # mypy infers no lambda with a default
         pulls.append(pull)
         gate.enter(pull)
         assert gate.under_way <= limit
@@ -29,7 +29,7 @@ def test_the_limit_holds_and_everyone_gets_a_turn_or_has_left(limit: int, ends: 
 
 def test_one_that_leaves_while_waiting_is_never_launched() -> None:
     gate, launched = PullGate(1), list[str]()
-    first, second, third = (Pull(gate, lambda name=name: launched.append(name)) for name in "abc")  # type: ignore[misc]
+    first, second, third = (Pull(gate, lambda name=name: launched.append(name)) for name in "abc")  # type: ignore[misc]  # mypy infers no lambda with a default
     for pull in (first, second, third):
         gate.enter(pull)
     second.end()
@@ -66,7 +66,7 @@ def test_a_long_line_of_launches_that_end_at_once_is_no_deep_recursion() -> None
         pulls[number].end()
 
     for number in range(2000):
-        pulls.append(Pull(gate, lambda number=number: launch(number)))  # type: ignore[misc]
+        pulls.append(Pull(gate, lambda number=number: launch(number)))  # type: ignore[misc]  # mypy infers no lambda with a default
         gate.enter(pulls[number])
     slow.end()
     assert launched == list(range(2000))

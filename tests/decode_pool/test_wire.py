@@ -22,7 +22,7 @@ def of_another_version(sequence: int) -> bytes:
     """A Start with a kind of structured output that this build has never heard of."""
     start = Start(sequence, "r", replace(work("w", 40, 4), sampling=CONSTRAINED))
     message = decode_pb2.Command.FromString(services.ATTACH.encode_request(start))
-    message.start.work.sampling.structured.kind = 99  # type: ignore[assignment]
+    message.start.work.sampling.structured.kind = 99  # type: ignore[assignment]  # no member of the enum, which is the point
     return message.SerializeToString()
 
 
@@ -113,6 +113,6 @@ def garble(served: Served, sequence: int) -> None:
     """From now on the engine gives tokens of that sequence that are no token ids."""
     attachment = served.worker.decode._attachments[0]
     put = attachment.outbox.put
-    attachment.outbox.put = lambda frame: put(  # type: ignore[method-assign]
+    attachment.outbox.put = lambda frame: put(  # type: ignore[method-assign]  # replaced for the test
         tuple((number, replace(delta, tokens=(-1,)) if number == sequence else delta) for number, delta in frame)
     )

@@ -107,7 +107,7 @@ def test_same_seed_gives_the_same_pattern_at_every_rate() -> None:
 )
 def test_impossible_arrivals_are_refused(arguments: dict[str, float], cause: str) -> None:
     with pytest.raises(LoadgenError, match=cause):
-        Arrivals(**arguments)  # type: ignore[arg-type]
+        Arrivals(**arguments)  # type: ignore[arg-type]  # keywords of several types in one dict
 
 
 def test_unlimited_schedule_is_refused() -> None:

@@ -17,7 +17,7 @@ from tests.loadgen.build import result
 
 
 def _setting(goodput: str = "ttft:200 tpot:20", **more: float) -> Setting:
-    return Setting(build_policy([goodput]), window_s=more.pop("window_s", 10.0), **more)  # type: ignore[arg-type]
+    return Setting(build_policy([goodput]), window_s=more.pop("window_s", 10.0), **more)  # type: ignore[arg-type]  # keywords of several types in one dict
 
 
 def _mixed() -> list[Result]:

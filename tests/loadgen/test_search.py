@@ -33,7 +33,7 @@ def _find(cliff: float, *goals: float, **limits: float) -> tuple[list[Probe], li
         return _probe(rate, max(0.0, min(1.0, 2 - rate / cliff)))
 
     options = {"start": 1.0, "lowest": 0.01, "highest": 1000.0, "precision": 0.02} | limits
-    return asyncio.run(search(measure, goals, **options))  # type: ignore[arg-type]
+    return asyncio.run(search(measure, goals, **options))  # type: ignore[arg-type]  # keywords of several types in one dict
 
 
 @pytest.mark.parametrize("cliff", [0.07, 0.9, 3.3, 400.0])

@@ -125,7 +125,7 @@ def test_session_turns_grow_one_stream_of_text(name: str) -> None:
 
 def _plan(*texts: str, rate: float = 5.0, seconds: float = 200, **more: object) -> Schedule:
     plan = Plan(CATALOGUE.mix(texts), Arrivals(Kind.POISSON, rate=rate), seed=7, duration_s=seconds)
-    return build(replace(plan, **more))  # type: ignore[arg-type]
+    return build(replace(plan, **more))  # type: ignore[arg-type]  # keywords of several types in one dict
 
 
 def test_schedule_is_fixed_by_its_seed() -> None:

@@ -17,7 +17,7 @@ LAYOUT = ROOT / "deploy/layout.yaml"
 
 def unit() -> configparser.SectionProxy:
     parser = configparser.ConfigParser(interpolation=None)
-    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    parser.optionxform = str  # type: ignore[assignment,method-assign]  # as its documentation says
     parser.read(ROOT / "deploy/tandem.service")
     return parser["Service"]
 

@@ -48,7 +48,7 @@ def test_every_dependency_is_pinned_in_its_lock_file() -> None:
         locked = base | pins(file)
         for line in lines:
             name, _, version = line.partition("==")
-            name = normal(re.match(r"[\w.-]+", name)[0])  # type: ignore[index]
+            name = normal(re.match(r"[\w.-]+", name)[0])  # type: ignore[index]  # every line begins with a name
             assert name in locked, f"{file} lacks {name}; run `make lock`"
             assert not version or locked[name].split("+")[0] == version, f"{file}: {name}; run `make lock`"
 

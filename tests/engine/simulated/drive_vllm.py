@@ -21,7 +21,7 @@ from vllm.v1.structured_output import StructuredOutputManager
 from tests.engine.simulated.scenarios import Scenario, StepTrace, answer_token, prompt_tokens
 
 
-class ScriptedConnector(KVConnectorBase_V1):  # type: ignore[misc]
+class ScriptedConnector(KVConnectorBase_V1):  # type: ignore[misc]  # vLLM is not there where types are checked
     """Claims to have the external tokens of a request once, as a hand-off does."""
 
     def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple[int, bool]:

@@ -15,7 +15,7 @@ class Hold:
 
     def __init__(self, injector: Injector) -> None:
         self.begun, self._over = asyncio.Event(), asyncio.Event()
-        injector.pass_hang = self._pass  # type: ignore[method-assign]
+        injector.pass_hang = self._pass  # type: ignore[method-assign]  # replaced for the test
 
     async def _pass(self, hang: Hang | None) -> None:
         if hang is not None:
@@ -32,4 +32,4 @@ def before_each_step(injector: Injector, wait: Callable[[], Awaitable[object]]) 
     async def pass_engine_hang() -> None:
         await wait()
 
-    injector.pass_engine_hang = pass_engine_hang  # type: ignore[method-assign]
+    injector.pass_engine_hang = pass_engine_hang  # type: ignore[method-assign]  # replaced for the test

@@ -77,9 +77,9 @@ async def test_what_counts_the_answer_alone_does_not_survive_a_carried_token(mor
     """Real engines count draws and penalties from the start of a leg, so the gateway must replay, not carry."""
     async with engine() as one:
         sampling = {"ignore_eos": True, **more}
-        whole = await one.run("a", PROMPT, Sampling(max_tokens=24, **sampling))  # type: ignore[arg-type]
-        carried = await one.run("b", PROMPT + whole[:1], Sampling(max_tokens=23, **sampling))  # type: ignore[arg-type]
-        replayed = await one.run("c", PROMPT, Sampling(max_tokens=24, **sampling))  # type: ignore[arg-type]
+        whole = await one.run("a", PROMPT, Sampling(max_tokens=24, **sampling))  # type: ignore[arg-type]  # keywords of several types in one dict
+        carried = await one.run("b", PROMPT + whole[:1], Sampling(max_tokens=23, **sampling))  # type: ignore[arg-type]  # keywords of several types in one dict
+        replayed = await one.run("c", PROMPT, Sampling(max_tokens=24, **sampling))  # type: ignore[arg-type]  # keywords of several types in one dict
         assert replayed == whole
         assert whole[:1] + carried != whole
 

@@ -24,7 +24,7 @@ def run(jobs: list[tuple[float, Job]], tier: HostTier | None = TIER) -> tuple[Vi
     engine = VirtualEngine(LIMITS, COST, host=host)
     fleet, heard = VirtualFleet({"one": engine}), list[Event]()
     for at_s, job in jobs:
-        fleet.at(at_s, lambda job=job: fleet.submit("one", job))  # type: ignore[misc]
+        fleet.at(at_s, lambda job=job: fleet.submit("one", job))  # type: ignore[misc]  # mypy infers no lambda with a default
     fleet.run(lambda name, event: heard.append(event))
     assert engine.scheduler.pool.used == 0
     return engine, heard

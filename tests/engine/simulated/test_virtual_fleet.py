@@ -35,7 +35,7 @@ class Split:
         self.live = dict.fromkeys(names, 0)
         self.drop = {f"r{index}" for index in drop}
         for name, (at, prompt, _) in self.jobs.items():
-            self.fleet.at(at, lambda name=name, prompt=prompt: self.arrive(name, prompt))  # type: ignore[misc]
+            self.fleet.at(at, lambda name=name, prompt=prompt: self.arrive(name, prompt))  # type: ignore[misc]  # mypy infers no lambda with a default
 
     def arrive(self, name: str, prompt: int) -> None:
         writer = min("p0", "p1", key=lambda engine: self.live[engine])

@@ -205,7 +205,7 @@ async def test_a_name_that_is_connected_elsewhere_is_not_taken_over_in_the_same_
         epoch = member.worker.duty.epoch
         assert await join(one, JoinRequest("b0", epoch, "localhost:" + member.address.rpartition(":")[2])) == (True, "")
         await asyncio.sleep(0.1)
-        assert one.seen("b0").address == member.address  # type: ignore[union-attr]
+        assert one.seen("b0").address == member.address  # type: ignore[union-attr]  # None would fail the test as well
         assert (await one.ask(intent(prompt(40)))).tokens()
 
 
@@ -288,7 +288,7 @@ async def test_b51_a_quarantined_pair_shakes_hands_again_and_comes_back() -> Non
         with pytest.raises(RequestError):
             await one.ask(intent(prompt(48)))
         assert one.cluster.snapshot().pairs[0].state is PairState.QUARANTINED
-        assert one.seen("d0").status is WorkerStatus.READY  # type: ignore[union-attr]
+        assert one.seen("d0").status is WorkerStatus.READY  # type: ignore[union-attr]  # None would fail the test as well
         await until(lambda: one.cluster.snapshot().pairs[0].state is PairState.USABLE)
         assert (await one.ask(intent(prompt(48)))).record.path == "remote"
         await one.settled()

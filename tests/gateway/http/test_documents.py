@@ -7,10 +7,10 @@ import pytest
 from gateway.request.answer import Piece
 from gateway.request.intent import Intent
 from proto.work import FinishReason
-from tests.gateway.http.scripted import EOS, Batch, events, logprobs_of, piece, says, site
+from tests.gateway.http.scripted import EOS, Batch, Script, events, logprobs_of, piece, says, site
 
 
-def with_logprobs(*parts: str) -> object:
+def with_logprobs(*parts: str) -> Script:
     async def script(intent: Intent) -> AsyncIterator[Batch]:
         for at, text in enumerate(parts):
             last = at == len(parts) - 1
@@ -73,7 +73,7 @@ async def test_stop_strings_end_the_answer_and_the_count_at_their_last_token() -
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_b15_chat_logprobs_are_as_many_as_completion_tokens(stream: bool) -> None:
-    async with site(with_logprobs("a日", "b")) as at:  # type: ignore[arg-type]
+    async with site(with_logprobs("a日", "b")) as at:
         options = {"stream_options": {"include_usage": True}} if stream else {}
         reply = await at.chat(logprobs=True, top_logprobs=2, stream=stream, **options)
         assert at.intent.sampling.logprobs == 2
@@ -93,7 +93,7 @@ async def test_b15_chat_logprobs_are_as_many_as_completion_tokens(stream: bool) 
 
 
 async def test_completion_logprobs_are_parallel_arrays_with_offsets() -> None:
-    async with site(with_logprobs("ab")) as at:  # type: ignore[arg-type]
+    async with site(with_logprobs("ab")) as at:
         choice = (await at.complete(logprobs=1)).json()["choices"][0]
     logprobs = choice["logprobs"]
     assert logprobs["tokens"][:2] == ["a", "b"]
@@ -103,7 +103,7 @@ async def test_completion_logprobs_are_parallel_arrays_with_offsets() -> None:
 
 
 async def test_b07_echo_brings_the_prompts_own_logprobs() -> None:
-    async with site(with_logprobs("cd")) as at:  # type: ignore[arg-type]
+    async with site(with_logprobs("cd")) as at:
         choice = (await at.complete("xy", echo=True, logprobs=0)).json()["choices"][0]
         assert at.intent.sampling.prompt_logprobs == 0
         ids = (await at.complete([120, 121], echo=True)).json()["choices"][0]
@@ -115,7 +115,7 @@ async def test_b07_echo_brings_the_prompts_own_logprobs() -> None:
 
 
 async def test_b07_prompt_logprobs_are_by_token_id() -> None:
-    async with site(with_logprobs("c")) as at:  # type: ignore[arg-type]
+    async with site(with_logprobs("c")) as at:
         completion = (await at.complete("xy", prompt_logprobs=1)).json()["choices"][0]["prompt_logprobs"]
         chat = (await at.chat(prompt_logprobs=1)).json()["prompt_logprobs"]
     assert completion[0] is None

@@ -245,7 +245,7 @@ async def test_a_body_counts_until_its_prompt_is_tokens_and_no_longer() -> None:
             held.append(at.surface.intake.held)
             return await prepare(*arguments, **options)
 
-        at.surface.texts.tokenizer = tokenizer  # type: ignore[method-assign]
+        at.surface.texts.tokenizer = tokenizer  # type: ignore[method-assign]  # replaced for the test
         answer = asyncio.create_task(at.complete("x" * 500))
         await reached.wait()
         going_on.set()

@@ -23,7 +23,7 @@ class World:
     def __init__(self, **settings: Any) -> None:
         self.now_s = 100.0
         self.controller = Controller(PolicyConfig.model_validate(settings), lambda: self.now_s, Setting(queue_s=30.0))
-        self.line: FairQueue[Ask[str]] = self.controller.line(100)  # type: ignore[assignment]
+        self.line: FairQueue[Ask[str]] = self.controller.line(100)  # type: ignore[assignment]  # the line of a controller is one
 
     def adopt(self, **settings: Any) -> None:
         self.controller.adopt(PolicyConfig.model_validate(settings))
@@ -205,7 +205,7 @@ def test_a_promise_of_the_canary_alone_is_kept_or_given_up_in_time() -> None:
     world.controller.try_out(PolicyConfig.model_validate({"classes": {"default": {"ttft_s": 1}}}), 0.5)
     promised = world.controller.plan(
         Asked(Features("m", 100), 1, 1000, True, 8192, 16_000),
-        world.controller.canary.terms,  # type: ignore[union-attr]
+        world.controller.canary.terms,  # type: ignore[union-attr]  # None would fail the test as well
     )
     assert world.controller.lapse_s(world.controller.claim(promised)) == world.now_s + 1
     assert world.controller.lapse_s(world.controller.claim(world.plan())) == world.now_s + 30

@@ -29,7 +29,7 @@ NEED = Need(prompt_tokens=100, growth_tokens=100, answers=1)
 
 def decode(name: str = "d0", free: int = 100, role: Role = Role.DECODE, **more: int | bool) -> DecodeCandidate:
     base = DecodeCandidate(name, role, 4096, 16, 1000, free, 64)
-    return replace(base, **more)  # type: ignore[arg-type]
+    return replace(base, **more)  # type: ignore[arg-type]  # keywords of several types in one dict
 
 
 def prefill(name: str = "p0", outstanding: int = 0, role: Role = Role.PREFILL, speed: float = 0.0) -> PrefillCandidate:

@@ -68,8 +68,8 @@ async def test_b51_a_worker_that_restarts_on_its_port_is_a_new_epoch() -> None:
     async with toys((("p0", Role.PREFILL),)) as one:
         first = await one.spawn("d0", Role.DECODE)
         await up(one, "p0", "d0")
-        address = one.seen("d0").address  # type: ignore[union-attr]
-        epoch = one.seen("d0").epoch  # type: ignore[union-attr]
+        address = one.seen("d0").address  # type: ignore[union-attr]  # None would fail the test as well
+        epoch = one.seen("d0").epoch  # type: ignore[union-attr]  # None would fail the test as well
         await one.ask(intent(prompt(40)))
         first.kill()
         await one.status("d0", WorkerStatus.GONE)

@@ -23,7 +23,7 @@ def settings(policy: dict[str, Any], **more: Any) -> Any:
 
 def shares(one: Fleet) -> list[float]:
     """Of each worker's KV, in use or promised."""
-    states = [one.cluster.worker(name).state for name, _ in DUO]  # type: ignore[union-attr]
+    states = [one.cluster.worker(name).state for name, _ in DUO]  # type: ignore[union-attr]  # None would fail the test as well
     return [max(state.blocks_used, state.blocks_reserved) / state.blocks_total for state in states if state]
 
 

@@ -32,7 +32,7 @@ def nothing_is_owed(one: Fleet) -> None:
     """No pass of a limit and no bill of the line is left open."""
     desk = one.lifecycle._shared.desk
     assert one.lifecycle.policy().admitted == 0
-    assert desk._line.open_bills == 0  # type: ignore[attr-defined]
+    assert desk._line.open_bills == 0  # type: ignore[attr-defined]  # the line is a fair queue here
 
 
 async def refusal(one: Fleet, wanted: Intent) -> RequestError:

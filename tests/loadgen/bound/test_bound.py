@@ -70,7 +70,7 @@ def test_no_closed_batch_beats_it(name: str, lengths: list[tuple[int, int]]) -> 
 @settings(max_examples=80, deadline=None)
 @given(*BATCHES)
 def test_no_closed_batch_of_many_beats_it(name: str, lengths: list[tuple[int, int]]) -> None:
-    test_no_closed_batch_beats_it.hypothesis.inner_test(name, lengths)  # type: ignore[attr-defined]
+    test_no_closed_batch_beats_it.hypothesis.inner_test(name, lengths)  # type: ignore[attr-defined]  # hypothesis adds it
 
 
 OPEN = (st.integers(0, 1000), st.floats(0.3, 3.0), st.floats(0.006, 0.03), st.floats(0.05, 2.0))
@@ -96,7 +96,7 @@ def test_no_open_run_beats_it_at_the_attainment_it_had(seed: int, load: float, t
 @settings(max_examples=40, deadline=None)
 @given(*OPEN)
 def test_no_open_run_of_many_beats_it(seed: int, load: float, tpot_s: float, ttft_s: float) -> None:
-    test_no_open_run_beats_it_at_the_attainment_it_had.hypothesis.inner_test(  # type: ignore[attr-defined]
+    test_no_open_run_beats_it_at_the_attainment_it_had.hypothesis.inner_test(  # type: ignore[attr-defined]  # hypothesis adds it
         seed, load, tpot_s, ttft_s
     )
 

@@ -14,7 +14,7 @@ QWEN = "h200-sxm/qwen3-32b"
 
 
 def of(gpus: int, profile: str = QWEN, **more: int) -> list[Candidate]:
-    return candidates(Space((Gpus(profile, gpus),), **more))[0]  # type: ignore[arg-type]
+    return candidates(Space((Gpus(profile, gpus),), **more))[0]  # type: ignore[arg-type]  # keywords of several types in one dict
 
 
 @given(st.integers(1, 12))

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-import jsonschema  # type: ignore[import-untyped]
+import jsonschema  # type: ignore[import-untyped]  # it has no types
 import orjson
 import pytest
 from typer.testing import CliRunner

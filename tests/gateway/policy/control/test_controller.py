@@ -321,11 +321,11 @@ def test_whoever_gets_a_place_is_charged_once_and_settled_at_the_end() -> None:
     bid.asks = 1
     assert isinstance(dispatch.enter(bid, ""), Placement)  # refused by its worker, and at once in line again
     assert bid.plan is not None
-    received = line.received(bid.claim)  # type: ignore[attr-defined]
+    received = line.received(bid.claim)  # type: ignore[attr-defined]  # the line is a fair queue here
     assert received == pytest.approx(100 + 2 * bid.plan.output_tokens)
     dispatch.settle(bid, 100, 7)
-    assert line.open_bills == 0  # type: ignore[attr-defined]
-    assert line.received(bid.claim) == pytest.approx(114)  # type: ignore[attr-defined]
+    assert line.open_bills == 0  # type: ignore[attr-defined]  # the line is a fair queue here
+    assert line.received(bid.claim) == pytest.approx(114)  # type: ignore[attr-defined]  # the line is a fair queue here
 
 
 def test_a_policy_may_not_ask_for_what_nobody_does() -> None:

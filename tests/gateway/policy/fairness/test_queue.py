@@ -226,4 +226,4 @@ def test_a_promise_that_cannot_be_kept_is_given_up_early_on_demand(early: bool, 
 )
 def test_rules_that_make_no_sense_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="must"):
-        replace(PLAIN, **wrong)  # type: ignore[arg-type]
+        replace(PLAIN, **wrong)  # type: ignore[arg-type]  # keywords of several types in one dict

@@ -72,7 +72,7 @@ def test_insistence_on_one_worker_does_not_change_who_leans() -> None:
     full.fluid.leaning = {"w1"}
     looked: list[int] = []
     full.wait(PROMPT)
-    full.fluid._look = lambda fleet: looked.append(len(fleet.decodes))  # type: ignore[method-assign]
+    full.fluid._look = lambda fleet: looked.append(len(fleet.decodes))  # type: ignore[method-assign]  # replaced for the test
     full.insist("w0")
     assert set(looked) <= {len(NAMES)}
 
