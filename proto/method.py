@@ -138,7 +138,7 @@ async def _pump(context: grpc.aio.ServicerContext[Q, R], replies: Callable[[], A
     # Written by hand rather than handing the generator to gRPC, which leaves it to the garbage collector when
     # the stream is cancelled in the middle of a write.
     try:
-        async with aclosing(replies()) as stream:  # type: ignore[type-var]
+        async with aclosing(replies()) as stream:  # type: ignore[type-var]  # generators, behind the wider type, have aclose
             async for reply in stream:
                 await context.write(reply)
     except FaultError as error:

@@ -54,7 +54,7 @@ def describe(app: FastAPI, version: str) -> None:
             app.openapi_schema = _document(app, version)
         return app.openapi_schema
 
-    app.openapi = openapi  # type: ignore[method-assign]
+    app.openapi = openapi  # type: ignore[method-assign]  # as FastAPI's documentation extends it
 
 
 def _document(app: FastAPI, version: str) -> dict[str, Any]:

@@ -29,7 +29,7 @@ class GatewayProtocol(HttpToolsProtocol):
     _head_bytes = 0
     _deaf = False
 
-    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]  # uvicorn narrows asyncio's type in the same way
         super().connection_made(transport)
         self._watch_head()
 
@@ -49,7 +49,7 @@ class GatewayProtocol(HttpToolsProtocol):
             if self._head_bytes > MAX_HEAD_BYTES:
                 self._head_long()
 
-    def eof_received(self) -> bool:  # type: ignore[override]
+    def eof_received(self) -> bool:  # type: ignore[override]  # uvicorn's says None, asyncio takes a bool
         """Whether to keep the connection. A client that has only ended its own side looks like one that left. For the
         latter a POST would hold KV until its answer ended (B-34), a GET holds nothing and ends soon.
         """
@@ -77,7 +77,7 @@ class GatewayProtocol(HttpToolsProtocol):
         if not self._deaf:
             self._head_done()
             super().on_headers_complete()
-            self.cycle.transport = _Parting(self.transport, self._part)  # type: ignore[assignment]
+            self.cycle.transport = _Parting(self.transport, self._part)  # type: ignore[assignment]  # of a transport it has what a cycle calls
             self.scope["state"][UNREAD] = self._unread
 
     def on_body(self, body: bytes) -> None:

@@ -31,7 +31,7 @@ def with_options(**groups: type) -> Callable[[Callable[..., None]], Callable[...
             made = {name: group(**{f.name: given.pop(f.name) for f in fields(group)}) for name, group in groups.items()}
             command(**given, **made)
 
-        wrapper.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+        wrapper.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]  # typer reads it, the type of functions lacks it
         wrapper.__annotations__ = {p.name: p.annotation for p in parameters}
         return wrapper
 

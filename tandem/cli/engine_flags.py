@@ -54,7 +54,7 @@ def with_engine_flags(*without: str) -> Callable[[Callable[..., None]], Callable
         def wrapper(**given: Any) -> None:
             command(engine_flags=EngineFlags(**{n: given.pop(n) for n in names}), **given)
 
-        wrapper.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+        wrapper.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]  # typer reads it, the type of functions lacks it
         wrapper.__annotations__ = {p.name: p.annotation for p in parameters}
         return wrapper
 

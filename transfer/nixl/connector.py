@@ -43,7 +43,7 @@ def _teach() -> None:
     handover.teach(EngineCore)
 
 
-class NixlConnector(NixlPullConnector):  # type: ignore[misc]
+class NixlConnector(NixlPullConnector):  # type: ignore[misc]  # vLLM is not there where types are checked
     """Facade on both sides: the scheduler's and each rank's."""
 
     def __init__(self, vllm_config: Any, role: Any, kv_cache_config: Any) -> None:
@@ -93,7 +93,7 @@ class NixlConnector(NixlPullConnector):  # type: ignore[misc]
         return TransferStats() if data is None else TransferStats(data=data)
 
 
-class ConnectorWorker(NixlPullConnectorWorker):  # type: ignore[misc]
+class ConnectorWorker(NixlPullConnectorWorker):  # type: ignore[misc]  # likewise
     """One rank's half. Everything here runs on the rank's main thread, between or inside steps."""
 
     def __init__(self, vllm_config: Any, engine_id: str, kv_cache_config: Any) -> None:

@@ -7,7 +7,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.nixl.stats import NixlKVConnec
 from transfer.nixl import rows
 
 
-class TransferStats(NixlKVConnectorStats):  # type: ignore[misc]
+class TransferStats(NixlKVConnectorStats):  # type: ignore[misc]  # vLLM is not there where types are checked
     """The stock figures, plus the rows that say whose KV it was. Lists only, so that ranks add up by joining."""
 
     data: dict[str, Any]

@@ -42,4 +42,4 @@ def parse_request(text: str) -> ProfileRequest:
             raise ValueError(f"profile {text!r}: {key} is not a number: {value!r}") from None
         if not values[key] > 0:
             raise ValueError(f"profile {text!r}: {key} must be positive")
-    return ProfileRequest(name, **values)  # type: ignore[arg-type]
+    return ProfileRequest(name, **values)  # type: ignore[arg-type]  # whole numbers by _WHOLE, checked above
