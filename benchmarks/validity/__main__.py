@@ -9,6 +9,7 @@ Ends with status 1 when attainment is off by more than 5 points (real) or 2 (liv
 """
 
 import asyncio
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,7 +22,8 @@ from benchmarks.ending import sigterm_as_ctrl_c
 from benchmarks.fidelity import OPTIONS, WORKLOAD, measure, say
 from benchmarks.validity import exact
 from benchmarks.validity.cell import Cell
-from benchmarks.validity.contest import ALONE, LAYOUTS, Question, cells
+from benchmarks.validity.contest import ALONE, LAYOUTS, PAIR, Question, cells
+from benchmarks.validity.served import write_served
 from benchmarks.validity.table import HEAD, exactness, explained, noise, row
 from benchmarks.validity.virtual import Virtual
 from loadgen.arrivals.process import Arrivals, Kind
@@ -62,9 +64,11 @@ def main(
     with TemporaryDirectory(prefix="validity-") as folder:
         kept = tables or Path(folder)
         if Part.REAL in asked:
-            wanted = {
-                name: _table(kept, pair=name != ALONE, options=options, engine=engine) for name in {*names, ALONE}
-            }
+            wanted = {ALONE: _table(kept, pair=False, options=options, engine=engine)}
+            if pairs := [name for name in names if name != ALONE]:
+                pair = _table(kept, pair=True, options=options, engine=engine)
+                served = _served(pair, f"{PAIR} {options} {engine}", replace(paced, seed=seed + 1))
+                wanted |= dict.fromkeys(pairs, served)
             virtual = {name: Virtual(f"file:{table}") for name, table in wanted.items()}
             question = Question.of(virtual, paced, scale, names)
             holds &= uvloop.run(_against(Part.REAL, question, names, f"{options} {engine}"))
@@ -86,6 +90,14 @@ def _table(folder: Path, *, pair: bool, options: str, engine: str) -> Path:
     if not table.exists():
         table.parent.mkdir(parents=True, exist_ok=True)
         uvloop.run(measure(options, engine, table, pair=pair))
+    return table
+
+
+def _served(pair: Path, words: str, experiment: Experiment) -> Path:
+    """The table of a pair as it is beside a gateway and a client, on other requests than those that are judged."""
+    table = pair.with_name("served.json")
+    if not table.exists():
+        uvloop.run(write_served(pair, words, experiment, table))
     return table
 
 

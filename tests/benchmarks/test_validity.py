@@ -13,9 +13,10 @@ from benchmarks import validity
 from benchmarks.validity import exact
 from benchmarks.validity.cell import Case, Cell, cell
 from benchmarks.validity.contest import LAYOUTS, LOADS, Question
+from benchmarks.validity.served import slowdown, write_served
 from benchmarks.validity.table import HEAD, exactness, explained, row
 from benchmarks.validity.virtual import Virtual, boundary
-from engine.simulated.cost.table import write_table
+from engine.simulated.cost.table import read_table, write_table
 from loadgen.arrivals.process import Arrivals, Kind
 from loadgen.experiment import Experiment
 from loadgen.result import Ending, Result
@@ -121,6 +122,31 @@ def test_an_engine_is_slower_while_a_neighbour_computes_and_only_then(tmp_path: 
     some = longer("--colocated 2", 1.0)
     assert min(some) == pytest.approx(1.0)
     assert 1.2 < max(some) < 1.6
+
+
+def test_a_served_pair_is_held_against_itself_request_by_request() -> None:
+    one = [replace(answer(index, ttft_ms=100, tpot_ms=20), prompt_tokens=64) for index in range(9)]
+    two = [replace(answer(index, ttft_ms=110, tpot_ms=26), prompt_tokens=64) for index in range(8)]
+    assert slowdown(one, two) == pytest.approx({"prefill": 1.1, "decode": 1.3})
+    assert slowdown(two, one) == {"prefill": 1.0, "decode": 1.0}
+
+
+def test_requests_too_short_to_time_a_step_say_nothing_of_a_neighbour() -> None:
+    short = [answer(0)]
+    with pytest.raises(ValueError, match="long enough"):
+        slowdown(short, short)
+
+
+@pytest.mark.slow
+async def test_a_pair_is_served_and_its_table_says_how_it_slows_itself_down(tmp_path: Path) -> None:
+    measured, out = tmp_path / "pair.json", tmp_path / "served.json"
+    write_table(table(), measured)
+    asked = Experiment(fixed(64, 12), Arrivals(Kind.POISSON, rate=1.0), seed=2, count=3)
+    await write_served(measured, "--colocated 2 --engine simulated --profile toy", asked, out)
+    found = read_table(out)
+    assert set(found.sharing) == {"decode", "prefill"}
+    assert min(found.sharing.values()) >= 1.0
+    assert replace(found, sharing={}) == replace(read_table(measured), sharing={})
 
 
 def test_random_cases_are_counted_as_the_tests_report_them() -> None:
