@@ -53,7 +53,17 @@ class Answering(Response):
     async def _serve(self, exchange: Exchange, writer: Writer) -> None:
         surface = self._surface
         name, started_s = surface.served.name, exchange.started_s
-        record = Record(exchange.request_id, name, exchange.tenant, 0, 0, started_s, policy=surface.policy)
+        record = Record(
+            exchange.request_id,
+            name,
+            exchange.tenant,
+            0,
+            0,
+            started_s,
+            client_id=exchange.client_id,
+            trace_id=exchange.trace_id,
+            policy=surface.policy,
+        )
         try:
             error = await self._attempt(exchange, record, writer)
         except asyncio.CancelledError:
@@ -66,6 +76,7 @@ class Answering(Response):
             return
         if not self._handed_over:
             end_early(surface.observer, record, error, surface.clock())
+        surface.ended_in(error, exchange.request_id, record.failed_phase or record.phase)
         exchange.policy = record.policy  # by which it was decided; another may have come into force since it arrived
         shown = disclosed(error, exchange)
         if not writer.started:

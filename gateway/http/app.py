@@ -41,18 +41,20 @@ def build_http(surface: Surface, lifespan: Lifespan | None = None) -> FastAPI:
     for routes in (generation_routes, text_routes, operation_routes, policy_routes):
         app.include_router(routes(surface))
     app.add_middleware(Edge, surface=surface)
-    app.add_exception_handler(RequestError, _request_error)
+
+    def request_error(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestError)
+        exchange = of(request.scope)
+        surface.ended_in(error, exchange.request_id)
+        return error_response(disclosed(error, exchange))
+
+    app.add_exception_handler(RequestError, request_error)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_exception_handler(ClientDisconnect, _client_gone)
     app.add_exception_handler(Exception, _defect)
     describe(app, VERSION)
     return app
-
-
-def _request_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestError)
-    return error_response(disclosed(error, of(request.scope)))
 
 
 def _validation_error(request: Request, error: Exception) -> Response:

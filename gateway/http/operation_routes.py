@@ -26,6 +26,10 @@ from proto.worker import Role
 Done = TypeVar("Done")
 
 MAX_ORDER_BYTES = 4096
+_UNKNOWN = (
+    "No recent request has this id (`x-tandem-request-id`) here. Each gateway knows its own; a request with a wrong key "
+    "or path is not kept."
+)
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -62,10 +66,11 @@ def operation_routes(surface: Surface) -> APIRouter:
 
     @guarded.get("/tandem/v1/decisions/{request_id}", summary="Why a recent request was served or refused as it was")
     async def decisions(request_id: str) -> Response:
-        found = surface.decisions(request_id)
-        if not found:
-            return plain_error(404, "No recent request has this id (`x-tandem-request-id`).", "request_not_found")
-        return json_response({"request_id": request_id, "prompts": [one.document(surface.clock()) for one in found]})
+        found, failed, now_s = surface.decisions(request_id), surface.failed.of(request_id), surface.clock()
+        if not found and failed is None:
+            return plain_error(404, _UNKNOWN, "request_not_found")
+        prompts, error = [one.document(now_s) for one in found], failed.document(now_s) if failed else None
+        return json_response({"request_id": request_id, "prompts": prompts, "error": error})
 
     @guarded.post("/tandem/v1/workers/{worker_id}/drain", summary="Give a worker no new work")
     async def drain(worker_id: str, request: Request) -> Response:

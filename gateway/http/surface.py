@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from gateway.cluster.cluster import Cluster
 from gateway.config import GatewayConfig
+from gateway.http.failed import Failed, FailedRequests
 from gateway.http.intake import Intake
 from gateway.http.keys import Keys
 from gateway.http.served import ServedModel
@@ -13,7 +14,9 @@ from gateway.observe.surface_observer import SurfaceObserver
 from gateway.policy.control.decisions import Decision
 from gateway.policy.control.rows import PolicySnapshot
 from gateway.policy_versions.versions import Versions
+from gateway.request.errors import RequestError
 from gateway.request.lifecycle import Lifecycle
+from gateway.request.phase import Phase
 from gateway.text.pool import TextPool
 
 
@@ -32,12 +35,17 @@ class Surface:
     policy_report: Callable[[], PolicySnapshot | None] = field(default=lambda: None)
     decisions: Callable[[str], list[Decision]] = field(default=lambda request_id: [])
     clock: Callable[[], float] = time.monotonic
+    failed: FailedRequests = field(default_factory=FailedRequests)
     draining: bool = False
 
     @property
     def policy(self) -> str:
         """Version of the policy in force."""
         return self.versions.version
+
+    def ended_in(self, error: RequestError, request_id: str, phase: Phase = Phase.RECEIVED) -> None:
+        """Remembers it for `tandem explain`, as many as it knows decisions of."""
+        self.failed.keep(request_id, Failed.of(error, phase, self.clock()), self.versions.policy.decisions)
 
 
 def build_surface(

@@ -92,6 +92,8 @@ def line(record: Record) -> dict[str, Any]:
 
     return {
         "request_id": record.request_id,
+        "client_request_id": record.client_id,
+        "trace_id": record.trace_id,
         "tenant": record.tenant,
         "model": record.model,
         "policy": record.policy,

@@ -19,6 +19,8 @@ class Record:
     prompt_tokens: int
     choices: int
     started_s: float
+    client_id: str = ""  # the client's own X-Request-Id, to be found in its logs as well
+    trace_id: str = ""  # of the W3C trace that the request is part of
     policy: str = ""
     klass: str = ""
     estimated_tokens: float = 0.0  # of all answers together, at admission

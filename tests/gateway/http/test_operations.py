@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from gateway.cluster.client import WorkerLostError
+from gateway.observe.request_log import line
 from proto.fault import Fault, FaultError, FaultKind
 from tests.gateway.http.scripted import FakeCluster, says, site
 from tests.waiting import until
@@ -183,6 +184,32 @@ async def test_client_ids_are_echoed_clean_and_never_used_as_keys() -> None:
     assert len(set(internal)) == 5
     assert none.headers["x-request-id"] == none.headers["x-tandem-request-id"] == internal[-1]
     assert not {"sameid1", "first"} & set(internal)
+
+
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+
+
+@pytest.mark.parametrize(
+    ("sent", "kept"),
+    [
+        (f"00-{TRACE}-00f067aa0ba902b7-01", TRACE),
+        (f"01-{TRACE}-00f067aa0ba902b7-01-more", TRACE),
+        (f"ff-{TRACE}-00f067aa0ba902b7-01", ""),
+        (f"00-{'0' * 32}-00f067aa0ba902b7-01", ""),
+        (f"00-{TRACE}-{'0' * 16}-01", ""),
+        (f"00-{TRACE.upper()}-00f067aa0ba902b7-01", ""),
+        (f"00-{TRACE}-00f067aa0ba902b7-01x", ""),
+        ("x" * 5000, ""),
+    ],
+    ids=lambda value: value[:24],
+)
+async def test_the_ids_of_the_client_and_of_its_trace_are_in_the_account(sent: str, kept: str) -> None:
+    async with site(says("a")) as at:
+        headers = {"traceparent": sent, "x-request-id": "mine\t<1>"}
+        await at.client.post("/v1/completions", json={"prompt": "x"}, headers=headers)
+        await until(lambda: len(at.observer.records) == 1)
+        written = line(at.observer.records[0])
+    assert (written["trace_id"], written["client_request_id"]) == (kept, "mine1")
 
 
 async def test_errors_carry_the_ids_too() -> None:
