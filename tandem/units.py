@@ -3,6 +3,11 @@
 _UNITS = ("B", "KB", "MB", "GB", "TB")
 
 
+def counted(count: float, noun: str) -> str:
+    """1 token, 2,000 tokens."""
+    return f"{count:,g} {noun}" if count == 1 else f"{count:,.0f} {noun}s"
+
+
 def size(count: float) -> str:
     """Decimal units, as links and disks are sold."""
     value = float(count)

@@ -74,7 +74,7 @@ def _check_choices(surface: Surface, body: ChatRequest | CompletionRequest) -> N
     if wanted > limit:
         raise RequestError(
             Reason.INVALID_REQUEST,
-            f"{prompts} prompt(s) with `n` {body.n or 1} make {wanted} answers; at most {limit} a request are served "
+            f"Prompts ({prompts}) times `n` ({body.n or 1}) make {wanted} answers; at most {limit} a request are served "
             "(admission.max_choices). Send several requests.",
             param="n" if (body.n or 1) > 1 else "prompt",
             numbers={"choices": wanted, "max_choices": limit},

@@ -24,6 +24,7 @@ def drain(
       tandem drain decode-0 --resume
     """
     from tandem.client import GatewayClient
+    from tandem.units import counted
 
     async def ask() -> dict[str, Any]:
         async with GatewayClient(endpoint, api_key) as client:
@@ -34,4 +35,10 @@ def drain(
     if resume:
         typer.echo(f"{worker} takes new work again")
     else:
-        typer.echo(f"{worker} drains; {reply.get('outstanding', 'unknown')} requests still run on it")
+        outstanding = reply.get("outstanding")
+        runs = (
+            "how much runs on it is unknown"
+            if outstanding is None
+            else f"{counted(outstanding, 'request')} to end on it"
+        )
+        typer.echo(f"{worker} drains; {runs}")

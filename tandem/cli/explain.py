@@ -19,6 +19,8 @@ def explain(
     """
     Show why a recent request was served, made to wait or refused: its estimate, the candidates, their scores.
 
+    Of one that was refused before the policy looked at it (bad input, a limit), what it was told.
+
     Examples:
 
       tandem explain 3f9a1c0d2b4e5f60718293a4
@@ -31,7 +33,7 @@ def explain(
         if as_json:
             typer.echo(json.dumps(document, indent=2))
         else:
-            _show(document)
+            _show(request_id, document)
 
 
 async def _ask(request_id: str, endpoint: str, api_key: str) -> dict[str, Any]:
@@ -41,11 +43,13 @@ async def _ask(request_id: str, endpoint: str, api_key: str) -> dict[str, Any]:
         return await client.decisions(request_id)
 
 
-def _show(document: dict[str, Any]) -> None:
+def _show(request_id: str, document: dict[str, Any]) -> None:
     from rich.console import Console
 
-    from tandem.cli.explain_tables import render
+    from tandem.cli.explain_tables import render, render_error
 
-    console = Console()
+    console = Console(highlight=False)
     for prompt in document["prompts"]:
         console.print(render(prompt))
+    if error := document.get("error"):
+        console.print(render_error(request_id, error))

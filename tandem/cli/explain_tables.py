@@ -7,10 +7,30 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from tandem.units import counted
+
 
 def render(decision: Mapping[str, Any]) -> RenderableType:
     """`decision` is one prompt of GET /tandem/v1/decisions/{id}."""
     return Group(*_head(decision), *[part for look in decision["looks"] for part in _look(look)], *_end(decision))
+
+
+def render_error(request_id: str, error: Mapping[str, Any]) -> RenderableType:
+    """`error` of GET /tandem/v1/decisions/{id}: how the request ended, if not well."""
+    param = f" (`{error['param']}`)" if error["param"] else ""
+    lines = [
+        f"{_where(request_id, error)}, {error['age_s']:.1f} s ago",
+        f"  {error['status']} {error['code']}{param}: {error['message']}",
+    ]
+    if error["numbers"]:
+        lines.append("  " + ", ".join(f"{name} {value:g}" for name, value in error["numbers"].items()))
+    return Group(*map(Text, lines))
+
+
+def _where(request_id: str, error: Mapping[str, Any]) -> str:
+    if error["phase"] == "received":
+        return f"{request_id}: refused before the policy looked at it"
+    return f"{request_id}: ended while {error['phase'].replace('_', ' ')}"
 
 
 def _head(decision: Mapping[str, Any]) -> Iterator[RenderableType]:
@@ -20,10 +40,10 @@ def _head(decision: Mapping[str, Any]) -> Iterator[RenderableType]:
         f"{decision['age_s']:.1f} s ago"
     )
     yield Text(
-        f"prompt {decision['prompt_tokens']} tokens, {decision['answers']} answer(s) of at most "
-        f"{decision['limit_tokens']}; expected {estimate['mean']:.0f} (half {estimate['p50']:.0f}, "
-        f"90 % {estimate['p90']:.0f}, 99 % {estimate['p99']:.0f}); counted with "
-        f"{need['likely_tokens'] or need['growth_tokens']} tokens"
+        f"prompt {counted(decision['prompt_tokens'], 'token')}, {counted(decision['answers'], 'answer')} of at most "
+        f"{decision['limit_tokens']:,}; expected {estimate['mean']:,.0f} (half {estimate['p50']:,.0f}, "
+        f"90 % {estimate['p90']:,.0f}, 99 % {estimate['p99']:,.0f}); its KV counts as the prompt and "
+        f"{counted(need['likely_tokens'] or need['growth_tokens'], 'token')}"
     )
 
 
@@ -70,4 +90,4 @@ def _ways(ways: list[Mapping[str, Any]]) -> Table:
 
 def _end(decision: Mapping[str, Any]) -> Iterator[RenderableType]:
     for answer in decision["answered"]:
-        yield Text(f"answered with {answer['tokens']} tokens, ended by {answer['finished_by']}")
+        yield Text(f"answered with {counted(answer['tokens'], 'token')}, ended by {answer['finished_by']}")

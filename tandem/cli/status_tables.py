@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from rich.console import Group, RenderableType
+from rich.console import Group, JustifyMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -10,7 +10,7 @@ from gateway.cluster.snapshot import ClusterSnapshot, PairSnapshot, WorkerSnapsh
 from gateway.cluster.states import PairState, WorkerStatus
 from gateway.policy.control.rows import BucketRow, ClassRow, EarlyRow, PolicySnapshot, RolesRow
 from proto.worker import Role
-from tandem.units import rate, size
+from tandem.units import counted, rate, size
 
 _POOLS = {Role.PREFILL: "prefill", Role.DECODE: "decode", Role.BOTH: "colocated"}
 _GOOD: frozenset[WorkerStatus | PairState] = frozenset({WorkerStatus.READY, PairState.USABLE})
@@ -57,7 +57,9 @@ def _promises(workers: Iterable[WorkerSnapshot]) -> Table:
 
 
 def _policy(policy: PolicySnapshot) -> list[RenderableType]:
-    parts: list[RenderableType] = [Text(f"Policy {policy.version}: {policy.rule}, {policy.admitted} admitted")]
+    parts: list[RenderableType] = [
+        Text(f"Policy {policy.version}: {policy.rule}, {counted(policy.admitted, 'request')} under way")
+    ]
     if policy.lengths:
         parts.append(_estimates(policy.lengths))
     if policy.buckets:
@@ -137,8 +139,10 @@ def _table(title: str, columns: Iterable[str]) -> Table:
     left = ("class", "model", "worker", "pool", "pair", "state", "over", "engine")
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     for column in columns:
-        # on 80 columns the engine's long name breaks, before any figure is cut
-        table.add_column(column, justify="left" if column in left else "right", no_wrap=column != "engine")
+        # on 80 columns long names break, before any figure is cut: a pair's at its arrow
+        named = column in ("engine", "pair", "worker", "class", "model")
+        justify: JustifyMethod = "left" if column in left else "right"
+        table.add_column(column, justify=justify, no_wrap=not named, overflow="fold" if named else "ellipsis")
     return table
 
 

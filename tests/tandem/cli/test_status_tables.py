@@ -2,6 +2,7 @@
 
 from io import StringIO
 
+import pytest
 from rich.console import Console
 
 from gateway.cluster.snapshot import ClusterSnapshot, PairSnapshot
@@ -100,3 +101,21 @@ def test_a_long_name_of_an_engine_cuts_no_figure() -> None:
     (line,) = [line for line in lines if line.startswith("colocated-10")]
     assert line.split()[:2] == ["colocated-10", "draining"]
     assert line.split()[-5:] == ["1234+1456/15616", "33", "128", "21", "ms"]
+
+
+@pytest.mark.parametrize("host", ["prefill-10", "gpu-node-017.rack-3.example-31337"])
+def test_long_names_of_a_pair_break_and_no_figure_is_cut(host: str) -> None:
+    pair = PairSnapshot(host, host, PairState.QUARANTINED, "", "nvlink", 271.3e9, 0.1, 12_345, 10**13, 123.4, 1234)
+    lines = shown(ClusterSnapshot("g", "mixed", "", (), (pair,), {}, 0)).splitlines()
+    at = next(i for i, line in enumerate(lines) if "nvlink" in line)
+    end = next(i for i, line in enumerate(lines) if "inferred" in line)
+    for figure in ("quarantined", "271.3 GB/s", "10.0 TB in 12345", "81.0 GB/s", "1234"):
+        assert figure in lines[at]
+    # with what broke put together again, both names are whole
+    assert "".join("".join(line.split(" ")[:2]) for line in lines[at:end]).count(host) == 2
+
+
+def test_what_is_under_way_is_counted_in_words() -> None:
+    empty = ClusterSnapshot("g", "mixed", "", (), (), {}, 0)
+    assert "Policy v1: forecast, 0 requests under way" in shown(empty, PolicySnapshot("v1", "forecast"))
+    assert "Policy v1: forecast, 1 request under way" in shown(empty, PolicySnapshot("v1", "forecast", admitted=1))
