@@ -84,6 +84,8 @@ class Session:
         return trial
 
     async def reference(self, experiment: Experiment, arm: Arm, rate: float | None, at_most: int) -> ReferenceRun:
+        if not self._console.is_terminal:
+            self.say(f"running {arm.name} unloaded")
         self._arm = arm
         try:
             with self._bar() as bar:

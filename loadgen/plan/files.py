@@ -31,7 +31,8 @@ def write_plan(planned: Planned, folder: Path) -> list[str]:
     )
     try:
         (folder / "layout.yaml").write_text(layout_text(winner.candidate, comments))
-        told.append(f"apply: tandem up --config {folder / 'layout.yaml'}")
+        told.append(f"apply: tandem up --config {folder / 'layout.yaml'} --model DIR")
+        told.append(f"imitate: tandem up --config {folder / 'layout.yaml'} --engine simulated")
     except LoadgenError as error:
         told.append(f"no layout document: {error}")
     return told

@@ -22,8 +22,9 @@ class Lines:
     def __post_init__(self) -> None:
         self._began_s = self.clock()
 
-    def __call__(self, stage: str, done: int, total: int) -> None:
-        self._newest = f"{stage}: {done} of {total}"
+    def __call__(self, stage: str, done: int = 0, total: int = 0) -> None:
+        """`total` 0: not known yet."""
+        self._newest = f"{stage}: {done} of {total}" if total else stage
 
     def tell(self) -> None:
         if self._newest:

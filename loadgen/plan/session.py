@@ -39,6 +39,7 @@ def _watching(quiet: bool) -> Iterator[Watch]:
     errors = Console(stderr=True)
     if not (quiet or errors.is_terminal):
         lines = Lines(lambda line: print(line, file=sys.stderr, flush=True))
+        lines("looking at what there is to try")
         with lines.again_and_again():
             yield lines
         return

@@ -1,6 +1,7 @@
 """What `loadgen simulate --reproduce NAME` does."""
 
 import math
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from loadgen.failure import LoadgenError
+from loadgen.plan.lines import EVERY_S, Lines
 from loadgen.reproduce.crossover import crossings
 from loadgen.reproduce.document import document
 from loadgen.reproduce.gates import gates
@@ -84,10 +86,16 @@ def draw_map(options: Options, console: Console, grid: Grid | None = None) -> in
 
 
 @contextmanager
-def progress(label: str, quiet: bool) -> Iterator[Watch]:
-    """A bar on stderr, where that is a terminal."""
+def progress(label: str, quiet: bool, every_s: float = EVERY_S) -> Iterator[Watch]:
+    """On stderr: a bar where that is a terminal, lines where it is not."""
     console = Console(stderr=True)
+    if not (quiet or console.is_terminal):
+        lines = Lines(lambda line: print(line, file=sys.stderr, flush=True))
+        lines(label)
+        with lines.again_and_again(every_s):
+            yield lambda done, total: lines(label, done, total)
+        return
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, disable=quiet or not console.is_terminal) as bar:
+    with Progress(*columns, console=console, disable=quiet) as bar:
         task = bar.add_task(label, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -12,6 +12,7 @@ import typer
 from tandem.cli import options
 from tandem.cli.engine_flags import EngineFlags, with_engine_flags
 from tandem.cli.failure import CliError, Exit, warn
+from tandem.cli.planned import require_model
 from tandem.cli.simulated import require_profiles
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ def up(
     loaded = _configuration(
         host, port, (prefill, decode, colocated), (prefill_tp, decode_tp, colocated_tp), engine_flags, config, settings
     )
+    require_model(loaded)
     if background:
         from tandem.cli.background import run_in_background
 

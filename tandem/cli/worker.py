@@ -8,6 +8,7 @@ import typer
 from tandem.cli import options
 from tandem.cli.engine_flags import EngineFlags, with_engine_flags
 from tandem.cli.failure import CliError, Exit
+from tandem.cli.planned import require_model
 from tandem.cli.simulated import require_profiles
 
 
@@ -46,8 +47,10 @@ def worker(
         "worker": {"role": role} | own,
         "engine": {"tp": tp} | engine_flags.settings(),
     }
+    said = options.load_config(config, flags, settings)
+    require_model(said)
     try:
-        loaded = with_model(options.load_config(config, flags, settings))
+        loaded = with_model(said)
     except PlanError as e:
         raise CliError(Exit.UNMET, str(e)) from e
     section = loaded.worker_of(loaded.worker.role)

@@ -1,6 +1,5 @@
 """Progress on a terminal: one row a child, redrawn while it starts."""
 
-import re
 import time
 from collections.abc import Sequence
 
@@ -10,14 +9,12 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from tandem.supervisor.child import Death, tail
+from tandem.supervisor.child import Death
+from tandem.supervisor.log_line import last_told
 from tandem.supervisor.plan import Plan
-from tandem.supervisor.reporter import PlainReporter
+from tandem.supervisor.reporter import STARTING, PlainReporter
 
 _REFRESH_PER_S = 4
-#: Part of every start, and nothing to worry about: events for machines, and tries to join before the gateway listens.
-_HIDDEN = ('{"event"', "tandem.worker.join: ")
-_LOG_TIME = re.compile(r"^\d{4}-\d\d-\d\d [\d:,.]+ ")
 
 
 class _Row:
@@ -49,7 +46,7 @@ class LiveReporter(PlainReporter):
         if self._live is None:
             super().started(name, pid)
         elif row := self._rows.get(name):
-            row.state = "starting"
+            row.state = STARTING
 
     def state(self, name: str, state: str, detail: str) -> None:
         if self._live is None:
@@ -76,10 +73,8 @@ class LiveReporter(PlainReporter):
         logs = {child.name: child.log for child in self._plan.children} if self._plan else {}
         for name, row in self._rows.items():
             mark: RenderableType = Text("✓", "green") if row.state == "ready" else row.spinner
-            last = row.detail or ("" if row.state == "ready" else next(iter(tail(logs[name], lines=1)), ""))
-            if any(hidden in last for hidden in _HIDDEN):
-                last = ""
-            shown = Text(_LOG_TIME.sub("", last), "dim", no_wrap=True, overflow="ellipsis")
+            last = row.detail or ("" if row.state == "ready" else last_told(logs[name]))
+            shown = Text(last, "dim", no_wrap=True, overflow="ellipsis")
             table.add_row(mark, name, row.state, shown)
         table.add_row("", "", Text(f"{time.monotonic() - self._began_s:.0f} s", "dim"), "")
         return table

@@ -1,13 +1,20 @@
 """What the supervisor has to tell, and the plain way of telling it: one line an event."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Protocol
 
 from rich.console import Console
 
 from tandem.supervisor.child import Death
+from tandem.supervisor.log_line import last_told
 from tandem.supervisor.plan import Plan
+
+#: A start that takes longer says every so often that it goes on, and with what.
+STILL_S = 10.0
+#: The state of a child that no gateway knows yet.
+STARTING = "starting"
 
 
 class Reporter(Protocol):
@@ -33,24 +40,32 @@ class Reporter(Protocol):
 class PlainReporter:
     """For logs, pipes and machines: time, child, event."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         self.console = console
-        self._began_s = time.monotonic()
+        self._clock = clock
+        self._began_s = clock()
         self._states: dict[str, str] = {}
+        self._told_s: dict[str, float] = {}
+        self._logs: dict[str, Path] = {}
 
     def begin(self, plan: Plan) -> None:
-        self._began_s = time.monotonic()
+        self._began_s = self._clock()
+        self._logs = {child.name: child.log for child in plan.children}
         names = ", ".join(child.name for child in plan.children)
         self.note(f"starting {names} ({plan.mode})")
         self.note(f"logs are in {plan.run_dir}")
 
     def started(self, name: str, pid: int) -> None:
+        self._states[name] = STARTING
         self._line(name, f"started, pid {pid}")
 
     def state(self, name: str, state: str, detail: str) -> None:
         if self._states.get(name) != state:
             self._states[name] = state
             self._line(name, state)
+        elif state != "ready" and self._clock() - self._told_s.get(name, self._began_s) >= STILL_S:
+            at = detail or (last_told(self._logs[name]) if name in self._logs else "")
+            self._line(name, f"still {state}{f': {at}' if at else ''}")
 
     def ready(self, lines: Sequence[str]) -> None:
         for line in lines:
@@ -71,7 +86,8 @@ class PlainReporter:
         pass
 
     def _line(self, name: str, text: str) -> None:
+        self._told_s[name] = self._clock()
         self.note(f"{name:<12} {text}")
 
     def _elapsed(self) -> float:
-        return time.monotonic() - self._began_s
+        return self._clock() - self._began_s

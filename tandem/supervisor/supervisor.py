@@ -14,7 +14,7 @@ from tandem.process import adopt_orphans
 from tandem.supervisor.guard import guard
 from tandem.supervisor.keeper import Keeper, StartFailedError, State
 from tandem.supervisor.plan import Plan
-from tandem.supervisor.reporter import Reporter
+from tandem.supervisor.reporter import STARTING, Reporter
 
 #: Of the gateway while it starts, and while a worker that died is away.
 POLL_S = 0.2
@@ -146,12 +146,19 @@ class Supervisor:
     def _observe(self, snapshot: ClusterSnapshot) -> None:
         if not self.ready:
             self._reporter.state(self.plan.gateway.name, "ready", "")
+            self._observe_absent({worker.worker_id for worker in snapshot.workers})
         for worker in snapshot.workers:
             keeper = self._keepers.get(worker.worker_id)
             if keeper is not None and keeper.state is State.RUNNING:
                 self._reporter.state(worker.worker_id, worker.status, worker.reason)
                 if worker.status is WorkerStatus.READY:
                     keeper.seen_ready(worker.epoch)
+
+    def _observe_absent(self, joined: set[str]) -> None:
+        """An engine that loads has not joined: nobody but its log can say how far it is."""
+        for spec in self.plan.workers:
+            if spec.name not in joined and self._keepers[spec.name].state is State.RUNNING:
+                self._reporter.state(spec.name, STARTING, "")
 
     def _missing(self, ready: bool, snapshot: ClusterSnapshot) -> str:
         """What keeps the layout from being complete; more than /readyz, which is content with one usable pair."""

@@ -74,12 +74,16 @@ def find(words: Words, jobs: int = 1, quiet: bool = True) -> Crossover:
     settings = _settings(words)
     tasks = [Task(sizes.model, setting, each) for each, setting in product(variants, settings)]
     answers: list[Answer] = []
+    inner = [name for name in sizes.tables[1:-1] if name != sizes.model]
+    held = [Task(sizes.model, setting, without=name) for name, setting in product(inner, settings)]
+    checks: list[Check | None] = []
     with progress("model sizes", quiet) as watch:
         for answer in _each(tasks, jobs):
             answers.append(answer)
-            watch(len(answers), len(tasks))
-        inner = [name for name in sizes.tables[1:-1] if name != sizes.model]
-        checks = [_check(Task(sizes.model, setting, without=name)) for name, setting in product(inner, settings)]
+            watch(len(answers), len(tasks) + len(held))
+        for task in held:
+            checks.append(_check(task))
+            watch(len(answers) + len(checks), len(tasks) + len(held))
     return Crossover(words, sizes.model, sizes.billions, variants, tuple(answers), tuple(c for c in checks if c))
 
 

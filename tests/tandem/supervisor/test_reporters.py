@@ -7,7 +7,7 @@ from rich.console import Console
 from tandem.supervisor.child import Death
 from tandem.supervisor.live import LiveReporter
 from tandem.supervisor.plan import Plan
-from tandem.supervisor.reporter import PlainReporter, Reporter
+from tandem.supervisor.reporter import STARTING, STILL_S, PlainReporter, Reporter
 from tests.tandem.supervisor.cluster import plan_of
 
 DEATH = Death("decode-0", -9, 12.0, ("loading weights", "out of [memory]"))
@@ -41,6 +41,25 @@ def test_plain_lines_tell_each_change_once(tmp_path: Path) -> None:
     assert "out of [memory]" in text  # brackets of a log are not markup
     assert "starting again in 2 s" in text
     assert "\x1b" not in text
+
+
+def test_where_nothing_can_be_drawn_over_a_long_start_says_every_so_often_that_it_goes_on(tmp_path: Path) -> None:
+    plan, now = plan_of(tmp_path), [100.0]
+    name, log = plan.workers[0].name, plan.workers[0].log
+    log.write_text("2026-11-30 18:00:00,123 loading weights [1/3]\n")
+    shown, out = console(terminal=False)
+    reporter = PlainReporter(shown, lambda: now[0])
+    reporter.begin(plan)
+    reporter.started(name, 4711)
+    for _ in range(25):  # polled every second
+        now[0] += 1
+        reporter.state(name, STARTING, "")
+    reporter.state(name, "ready", "")
+    now[0] += 100
+    reporter.state(name, "ready", "")
+    told = [line for line in out.getvalue().splitlines() if "still" in line]
+    assert len(told) == 25 // STILL_S
+    assert all(line.endswith("still starting: loading weights [1/3]") for line in told)
 
 
 def test_a_terminal_gets_a_table_with_the_end_of_each_log(tmp_path: Path) -> None:
