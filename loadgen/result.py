@@ -36,7 +36,8 @@ class Result:
     `output_tokens` is the target's own count where it gave one. `tokens_from` says how the tokens of a chunk are
     known: "continuous" (the target counts in every chunk), "chunks" (one token each adds up to the target's
     count), "spread" (a guess by text length, because the target gives only a total) or "simulated" (only the first and
-    the last token have times; `gaps` has those between tokens, in no order).
+    the last token have times; `gaps` has those between tokens, in no order). `line_s`: of a simulated one, how long it
+    stood in the gateway's line, beyond the call that asks a worker for KV.
     """
 
     index: int
@@ -62,6 +63,7 @@ class Result:
     session: str = ""
     turn: int = 0
     stages_s: tuple[tuple[str, float], ...] = ()
+    line_s: float = 0.0
     worker: str = ""
     path: str = ""
 

@@ -14,14 +14,15 @@ from loadgen.schedule import Schedule
 from loadgen.simulate.layout import Layout
 from loadgen.simulate.simulation import simulate
 
-#: Waiting for less than this, beyond the gateway's own call, is no waiting.
+#: A turn that comes within this is no waiting.
 QUEUED_ABOVE_S = 0.001
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
     """`admitted`: got KV; of them `queued` waited for it. `refused` by reason, the queue's timeouts among them; `ended`
-    early: failed, or left by their clients. Waits in s of all that were admitted, TTFT and TPOT in ms."""
+    early: failed, or left by their clients. Waits in the gateway's line, in s, of all that were admitted: what a prefill
+    engine makes a prompt wait is none. TTFT and TPOT in ms."""
 
     requests: int
     admitted: int
@@ -77,28 +78,27 @@ def replay(schedule: Schedule, layout: Layout, policy: PolicyConfig) -> Replayed
     """Pure. The length model starts from the policy's prior, as a gateway does that has just been started."""
     gateway = layout.gateway.model_copy(update={"policy": policy})
     outcome = simulate(replace(layout, gateway=gateway, controller=controller_of), schedule)
-    classes, own_s = Classes.of(policy), layout.overheads.reserve_s
+    classes = Classes.of(policy)
     results = outcome.results
     return Replayed(
         policy,
-        tally(results, own_s),
-        _grouped(results, [classes.pick(one.tenant, one.klass).name for one in results], own_s),
-        _grouped(results, [one.tenant for one in results], own_s),
+        tally(results),
+        _grouped(results, [classes.pick(one.tenant, one.klass).name for one in results]),
+        _grouped(results, [one.tenant for one in results]),
         outcome.preemptions,
         outcome.recomputed_tokens,
         outcome.duration_s,
     )
 
 
-def tally(results: Sequence[Result], own_s: float) -> Tally:
-    """`own_s`: what asking a worker for KV takes of itself."""
+def tally(results: Sequence[Result]) -> Tally:
     admitted = [one for one in results if one.stages_s and one.ending is not Ending.REJECTED]
-    waits = [dict(one.stages_s)["queue"] for one in admitted]
+    waits = [one.line_s for one in admitted]
     rest = [one for one in results if one.ending not in (Ending.REJECTED, Ending.COMPLETED)]
     return Tally(
         len(results),
         len(admitted),
-        sum(wait_s > own_s + QUEUED_ABOVE_S for wait_s in waits),
+        sum(wait_s > QUEUED_ABOVE_S for wait_s in waits),
         dict(sorted(Counter(one.reason for one in results if one.ending is Ending.REJECTED).items())),
         dict(sorted(Counter(one.reason or one.ending.value for one in rest).items())),
         Distribution.of(waits),
@@ -107,8 +107,8 @@ def tally(results: Sequence[Result], own_s: float) -> Tally:
     )
 
 
-def _grouped(results: Sequence[Result], names: Sequence[str], own_s: float) -> dict[str, Tally]:
+def _grouped(results: Sequence[Result], names: Sequence[str]) -> dict[str, Tally]:
     groups: dict[str, list[Result]] = {}
     for name, result in zip(names, results, strict=True):
         groups.setdefault(name, []).append(result)
-    return {name: tally(group, own_s) for name, group in sorted(groups.items())}
+    return {name: tally(group) for name, group in sorted(groups.items())}

@@ -189,7 +189,9 @@ class Desk:
             self.dispatch.granted()
             if self.controller is not None:
                 self.controller.early.granted()
-            flight.queue_s += self._fleet.now_s - flight.asked_s
+            waited_s = self._fleet.now_s - flight.asked_s
+            flight.queue_s += waited_s
+            flight.line_s += max(0.0, waited_s - self._reserve_s)
             flight.step += 1
             self._placed(flight)
 

@@ -40,7 +40,8 @@ class Flight:
     """`lengths` and `limit_tokens` go with the request for KV. `carried` tokens have been given to the client by legs that are over,
     the newest of them at `last_s`; `gaps` are those between them. The four stages add up what legs took.
 
-    `step` changes with every move, so that a timer set for an earlier one knows that it is stale.
+    `step` changes with every move, so that a timer set for an earlier one knows that it is stale. `been`: decode workers that its
+    answer has left.
     """
 
     planned: Planned
@@ -70,11 +71,13 @@ class Flight:
     last_s: float = 0.0
     gaps: Gaps | None = None
     queue_s: float = 0.0
+    line_s: float = 0.0  # of those, in the gateway's line; the rest is that of a prefill engine
     prefill_s: float = 0.0
     transfer_s: float = 0.0
     decode_queue_s: float = 0.0
     cached_tokens: int = 0
     preemptions: int = 0
+    been: frozenset[str] = frozenset()
     open: bool = True
 
     @property
@@ -138,6 +141,7 @@ class Flight:
             )
             if served
             else (),
+            line_s=self.line_s,
             worker=self.decode.name if self.decode is not None else "",
             path=self.path.value if served else "",
         )

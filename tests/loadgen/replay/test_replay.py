@@ -10,7 +10,8 @@ from gateway.policy_config import PolicyConfig
 from loadgen.failure import LoadgenError
 from loadgen.replay.fleet import words_of
 from loadgen.replay.log import Wanted, read
-from loadgen.replay.replay import replay
+from loadgen.replay.replay import QUEUED_ABOVE_S, replay, tally
+from loadgen.simulate.simulation import simulate
 from loadgen.simulate.words import parse_layout
 
 
@@ -143,6 +144,18 @@ def test_waiting_is_told_from_the_gateways_own_time(tmp_path: Path) -> None:
     tight = replay(schedule, parse_layout("--profile toy --colocated 1"), policy(rule="declared"))
     assert roomy.total.queued < tight.total.queued
     assert (tight.total.wait_s.p99 or 0) > (roomy.total.wait_s.p99 or 0)
+
+
+def test_a_turn_that_comes_at_once_is_no_waiting_though_the_prefill_engine_is_busy(tmp_path: Path) -> None:
+    log = written(
+        tmp_path / "requests.jsonl",
+        [row(at, planned_prompt_tokens=900, planned_output_tokens=20) for at in range(60)],
+    )
+    results = simulate(parse_layout("--profile toy --prefill 1 --decode 4"), read(log, Wanted()).schedule).results
+    assert max(dict(one.stages_s)["queue"] for one in results) > 10 * QUEUED_ABOVE_S
+    total = tally(results)
+    assert (total.admitted, total.queued) == (60, 0)
+    assert total.wait_s.p99 == pytest.approx(0.0, abs=1e-9)
 
 
 def test_the_fleet_is_that_of_a_running_gateway() -> None:
