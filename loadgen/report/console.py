@@ -195,4 +195,8 @@ def _search(search: Mapping[str, Any]) -> Table:
 def _comparison(data: Mapping[str, Any]) -> Group:
     found = standings(data["runs"])
     lines = [*data["comparison"]["verdicts"], *(f"{one.name}: {'; '.join(headline(one))}" for one in found)]
-    return Group(Text("comparison", style="bold"), *map(Text, [*lines, *remarks(found)]))
+    title = Text("comparison", style="bold")
+    title.append(
+        "; good req/s here: while requests are sent; in the table of runs: until the last answer", "not bold dim"
+    )
+    return Group(title, *map(Text, [*lines, *remarks(found)]))

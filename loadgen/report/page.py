@@ -97,7 +97,7 @@ def _comparison(data: Mapping[str, Any]) -> str:
         "req/s",
         "class",
         "runs",
-        "good/s/GPU",
+        "good/s/GPU, sending",
         "against",
         "difference, 95 %",
         "attainment diff., 95 %",
