@@ -1,5 +1,6 @@
 """A layout document as processes for a fleet of machines, and as Kubernetes manifests. `deploy/ray` starts the same ones."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,8 @@ HTTP_PORT, JOIN_PORT, WORKER_PORT = 8000, 9100, 9200
 MOUNT = "/etc/tandem"
 #: Beyond the drain: the engine's own end, and a margin.
 _GRACE_S = 60
+#: A gateway refuses new requests from SIGTERM on; before that every node must have heard that the pod is leaving.
+_UNROUTED_S = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +29,12 @@ class Crew:
     gpus: int
 
     def arguments(
-        self, document: str, join: str, worker_id: str, advertise_host: str, port: int = WORKER_PORT
+        self, document: str, joins: Sequence[str], worker_id: str, advertise_host: str, port: int = WORKER_PORT
     ) -> list[str]:
         """Of `tandem`."""
         return [
-            "worker", "--role", self.role.value, "--config", document, "--join", join, "--id", worker_id,
-            "--host", "0.0.0.0", "--port", str(port), "--advertise-host", advertise_host,
+            "worker", "--role", self.role.value, "--config", document, *[word for join in joins for word in ("--join", join)],
+            "--id", worker_id, "--host", "0.0.0.0", "--port", str(port), "--advertise-host", advertise_host,
         ]  # fmt: skip
 
 
@@ -52,13 +55,16 @@ def gateway_arguments(document: str) -> list[str]:
     ]  # fmt: skip
 
 
-def kubernetes(config: TandemConfig, document: str, image: str, name: str = "tandem") -> str:
-    """YAML: a config map with the document, a gateway with its service, and a stateful set for each pool.
+def kubernetes(config: TandemConfig, document: str, image: str, name: str = "tandem", gateways: int = 1) -> str:
+    """YAML: a config map with the document, gateways with their service, a stateful set for each pool, and how many
+    pods of each may be evicted at a time.
 
     A pod is one TP group, so the scheduler cannot tear one apart. `image` has the `tandem` command and the model.
     """
-    made = [_config_map(name, document), _service(name), _headless(name), _gateway(name, image, config)]
-    made += [_pool(name, image, config, crew) for crew in crews(config)]
+    made = [_config_map(name, document), _service(name), _gateways(name), _workers(name)]
+    made += [_gateway(name, image, config, gateways), _budget(name, "gateway")]
+    for crew in crews(config):
+        made += [_pool(name, image, config, crew, gateways), _budget(name, crew.name)]
     return yaml.safe_dump_all(made, sort_keys=False)
 
 
@@ -76,42 +82,76 @@ def _config_map(name: str, document: str) -> dict[str, Any]:
 
 
 def _service(name: str) -> dict[str, Any]:
-    ports = [
-        {"name": "http", "port": HTTP_PORT, "targetPort": "http"},
-        {"name": "join", "port": JOIN_PORT, "targetPort": "join"},
-    ]
-    spec = {"selector": _labels(name, "gateway"), "ports": ports}
+    """For clients: gateways that can serve."""
+    spec = {
+        "selector": _labels(name, "gateway"),
+        "ports": [{"name": "http", "port": HTTP_PORT, "targetPort": "http"}],
+    }
     return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}
 
 
-def _headless(name: str) -> dict[str, Any]:
+def _gateways(name: str) -> dict[str, Any]:
+    """For workers, which join each gateway by its pod's name, also one that cannot serve: until they have joined none can."""
+    spec = {
+        "clusterIP": "None",
+        "publishNotReadyAddresses": True,
+        "selector": _labels(name, "gateway"),
+        "ports": [{"name": "join", "port": JOIN_PORT}],
+    }
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": f"{name}-gateways"}, "spec": spec}
+
+
+def _workers(name: str) -> dict[str, Any]:
     """Stateful sets must name one."""
-    ports = [{"name": "grpc", "port": WORKER_PORT}]
-    spec = {"clusterIP": "None", "selector": {"app.kubernetes.io/name": name}, "ports": ports}
+    spec = {
+        "clusterIP": "None",
+        "selector": {"app.kubernetes.io/name": name},
+        "ports": [{"name": "grpc", "port": WORKER_PORT}],
+    }
     return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": f"{name}-workers"}, "spec": spec}
 
 
-def _gateway(name: str, image: str, config: TandemConfig) -> dict[str, Any]:
+def _budget(name: str, component: str) -> dict[str, Any]:
+    """Of each kind one pod at a time, so that a node can always be emptied and a fleet never loses a whole pool to it."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": f"{name}-{component}"},
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": _labels(name, component)}},
+    }
+
+
+def _gateway(name: str, image: str, config: TandemConfig, gateways: int) -> dict[str, Any]:
     container = _container("gateway", image, gateway_arguments(f"{MOUNT}/layout.yaml")) | {
         "ports": [{"name": "http", "containerPort": HTTP_PORT}, {"name": "join", "containerPort": JOIN_PORT}],
-        "readinessProbe": {"httpGet": {"path": "/readyz", "port": "http"}, "periodSeconds": 5},
-        "livenessProbe": {"httpGet": {"path": "/livez", "port": "http"}, "periodSeconds": 10},
+        "readinessProbe": {"httpGet": {"path": "/readyz", "port": "http"}, "periodSeconds": 5, "timeoutSeconds": 3},
+        "livenessProbe": {"httpGet": {"path": "/livez", "port": "http"}, "periodSeconds": 10, "timeoutSeconds": 5},
+        "lifecycle": {"preStop": {"exec": {"command": ["sleep", str(_UNROUTED_S)]}}},
     }
     labels = _labels(name, "gateway")
+    pod = _pod(name, labels, container, config.gateway.drain_s + _UNROUTED_S)
+    pod["metadata"]["annotations"] = {
+        "prometheus.io/scrape": "true",
+        "prometheus.io/port": str(HTTP_PORT),
+        "prometheus.io/path": "/metrics",
+    }
     return {
         "apiVersion": "apps/v1",
-        "kind": "Deployment",
+        "kind": "StatefulSet",
         "metadata": {"name": f"{name}-gateway", "labels": labels},
         "spec": {
-            "replicas": 1,
+            "serviceName": f"{name}-gateways",
+            "replicas": gateways,
+            "podManagementPolicy": "Parallel",
             "selector": {"matchLabels": labels},
-            "template": _pod(name, labels, container, config.gateway.drain_s),
+            "template": pod,
         },
     }
 
 
-def _pool(name: str, image: str, config: TandemConfig, crew: Crew) -> dict[str, Any]:
-    arguments = crew.arguments(f"{MOUNT}/layout.yaml", f"{name}:{JOIN_PORT}", "$(POD_NAME)", "$(POD_IP)")
+def _pool(name: str, image: str, config: TandemConfig, crew: Crew, gateways: int) -> dict[str, Any]:
+    joins = [f"{name}-gateway-{number}.{name}-gateways:{JOIN_PORT}" for number in range(gateways)]
+    arguments = crew.arguments(f"{MOUNT}/layout.yaml", joins, "$(POD_NAME)", "$(POD_IP)")
     container = _container("worker", image, arguments) | {
         "ports": [{"name": "grpc", "containerPort": WORKER_PORT}],
         "env": [_field("POD_NAME", "metadata.name"), _field("POD_IP", "status.podIP")],

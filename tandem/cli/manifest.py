@@ -6,12 +6,14 @@ from typing import Annotated
 import typer
 
 from tandem.cli.failure import config_errors
+from tandem.cli.planned import require_model
 
 
 def manifest(
     document: Annotated[Path, typer.Argument(metavar="FILE", help="A layout document, such as tandem plan writes.")],
     image: Annotated[str, typer.Option(metavar="IMAGE", help="Has the tandem command and the model.")],
     name: Annotated[str, typer.Option(metavar="NAME", help="Of everything that is made.")] = "tandem",
+    gateways: Annotated[int, typer.Option(metavar="N", min=1, help="Every worker joins each of them.")] = 1,
 ) -> None:
     """
     Print a layout document as Kubernetes manifests.
@@ -23,4 +25,5 @@ def manifest(
 
     with config_errors():
         config = load(document)
-    typer.echo(kubernetes(config, document.read_text(), image, name), nl=False)
+    require_model(config, f"add to {document}: engine: {{model: DIR}}, or engine: {{backend: simulated}} to imitate it")
+    typer.echo(kubernetes(config, document.read_text(), image, name, gateways), nl=False)

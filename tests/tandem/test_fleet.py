@@ -1,12 +1,14 @@
 """A layout document as a fleet: every worker, on as many GPUs as it needs, with arguments that the command knows."""
 
 from pathlib import Path
+from typing import Any
 
 import yaml
 from typer.testing import CliRunner
 
 from proto.worker import Role
 from tandem.cli.app import app
+from tandem.cli.failure import CliError, Exit
 from tandem.config import load
 from tandem.fleet import JOIN_PORT, Crew, crews, kubernetes
 
@@ -36,9 +38,6 @@ def test_the_manifests_hang_together() -> None:
     pod = decode["template"]
     container = pod["spec"]["containers"][0]
     assert container["resources"]["limits"] == {"nvidia.com/gpu": 2}
-    assert f"chat:{JOIN_PORT}" in container["args"]  # the service's name
-    ports = {port["port"] for port in by_kind["Service", "chat"]["spec"]["ports"]}
-    assert JOIN_PORT in ports
     for one in made:
         spec = one.get("spec", {})
         if "template" in spec:
@@ -46,9 +45,62 @@ def test_the_manifests_hang_together() -> None:
             assert spec["selector"]["matchLabels"].items() <= labels.items()
             names = {volume["name"] for volume in spec["template"]["spec"]["volumes"]}
             assert {mount["name"] for mount in spec["template"]["spec"]["containers"][0]["volumeMounts"]} <= names
-    gateway = by_kind["Deployment", "chat-gateway"]["spec"]["template"]
+    gateway = by_kind["StatefulSet", "chat-gateway"]["spec"]["template"]
     assert by_kind["Service", "chat"]["spec"]["selector"].items() <= gateway["metadata"]["labels"].items()
     assert pod["spec"]["terminationGracePeriodSeconds"] > load(LAYOUT).worker.drain_s
+
+
+def manifests(gateways: int = 1) -> dict[tuple[str, str], Any]:
+    """By kind and name."""
+    made = yaml.safe_load_all(kubernetes(load(LAYOUT), LAYOUT.read_text(), "image", "chat", gateways))
+    return {(one["kind"], one["metadata"]["name"]): one for one in made}
+
+
+def test_workers_find_every_gateway_also_while_none_is_ready() -> None:
+    """No gateway is ready before workers have joined, so they may not have to wait until one is."""
+    by_kind = manifests(gateways=3)
+    gateways = by_kind["StatefulSet", "chat-gateway"]["spec"]
+    service = by_kind["Service", gateways["serviceName"]]["spec"]
+    assert service["publishNotReadyAddresses"] is True
+    assert service["clusterIP"] == "None"
+    assert service["selector"].items() <= gateways["template"]["metadata"]["labels"].items()
+    assert gateways["replicas"] == 3
+    wanted = [f"chat-gateway-{number}.{gateways['serviceName']}:{JOIN_PORT}" for number in range(3)]
+    for pool in ("chat-prefill", "chat-decode"):
+        args = by_kind["StatefulSet", pool]["spec"]["template"]["spec"]["containers"][0]["args"]
+        assert [args[at + 1] for at, word in enumerate(args) if word == "--join"] == wanted
+
+
+def test_a_gateway_leaves_the_service_before_it_refuses_and_may_drain_to_its_end() -> None:
+    spec = manifests()["StatefulSet", "chat-gateway"]["spec"]["template"]["spec"]
+    name, seconds = spec["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
+    assert name == "sleep"
+    assert spec["terminationGracePeriodSeconds"] > float(seconds) + load(LAYOUT).gateway.drain_s
+
+
+def test_of_each_kind_one_pod_at_a_time_may_be_evicted() -> None:
+    by_kind = manifests()
+    for name in ("chat-gateway", "chat-prefill", "chat-decode"):
+        budget, kept = by_kind["PodDisruptionBudget", name]["spec"], by_kind["StatefulSet", name]["spec"]
+        assert budget["selector"] == kept["selector"]
+        assert budget["maxUnavailable"] == 1
+
+
+def test_the_probes_ask_for_what_the_gateway_serves() -> None:
+    container = manifests()["StatefulSet", "chat-gateway"]["spec"]["template"]["spec"]["containers"][0]
+    assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
+    assert container["livenessProbe"]["httpGet"]["path"] == "/livez"  # 200 while it drains
+
+
+def test_a_planned_layout_without_a_model_makes_no_manifests(tmp_path: Path) -> None:
+    path = tmp_path / "layout.yaml"
+    path.write_text("layout: {colocated: {workers: 1, engine: {profile: 'h200-sxm/qwen3-32b?seqs=256'}}}\n")
+    result = CliRunner().invoke(app, ["manifest", str(path), "--image", "image"])
+    assert isinstance(result.exception, CliError)
+    assert result.exception.status == Exit.CONFIG
+    assert "the layout is for h200-sxm/qwen3-32b (engine.profile) and names no model; add to" in str(result.exception)
+    path.write_text(path.read_text() + "engine: {model: /m}\n")
+    assert CliRunner().invoke(app, ["manifest", str(path), "--image", "image"]).exit_code == 0
 
 
 def test_the_commands_in_the_manifests_exist() -> None:
