@@ -6,6 +6,7 @@ import typer
 
 from tandem.cli import (
     config,
+    doctor,
     down,
     drain,
     explain,
@@ -45,6 +46,7 @@ app = typer.Typer(
 )
 app.command("up")(up.up)
 app.command("down")(down.down)
+app.command("doctor")(doctor.doctor)
 app.command("status")(status.status)
 app.command("explain")(explain.explain)
 app.command("drain")(drain.drain)

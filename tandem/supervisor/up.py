@@ -30,16 +30,21 @@ SUPERVISOR_TENANT = "tandem-supervisor"
 def prepare(config: TandemConfig) -> Plan:
     """Everything that can be wrong before the first process starts is found here; raises PlanError."""
     gateway = config.gateway
-    if gateway.port and not machine.port_is_free(gateway.host, gateway.port):
-        owner = machine.owner_of(gateway.port)
-        raise PlanError(
-            f"port {gateway.port} on {gateway.host} is in use{f' by {owner}' if owner else ''}; "
-            "stop that, or choose another with --port (0 picks a free one)"
-        )
+    _need_free(gateway.host, gateway.port, "--port")
+    _need_free(gateway.grpc_host, gateway.grpc_port, "--set gateway.grpc_port=P")
     config = with_model(config)
     http_port = gateway.port or free_ports(gateway.host, 1)[0]
     grpc_port = gateway.grpc_port or free_ports(gateway.grpc_host, 1)[0]
     return make_plan(config, machine.inspect(), http_port=http_port, grpc_port=grpc_port, supervisor_pid=os.getpid())
+
+
+def _need_free(host: str, port: int, flag: str) -> None:
+    if port and not machine.port_is_free(host, port):
+        owner = machine.owner_of(port)
+        raise PlanError(
+            f"port {port} on {host} is in use{f' by {owner}' if owner else ''}; "
+            f"stop that, or choose another with {flag} (0 picks a free one)"
+        )
 
 
 def with_model(config: TandemConfig) -> TandemConfig:

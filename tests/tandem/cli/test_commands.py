@@ -18,6 +18,7 @@ from tests.tandem.cli.fake_gateway import DECISION, STATUS, FakeGateway, fake_ga
 COMMANDS = [
     "up",
     "down",
+    "doctor",
     "status",
     "explain",
     "drain",
@@ -90,7 +91,7 @@ def test_status_shows_pools_workers_pairs_and_requests(gateway: FakeGateway) -> 
         "1/4",  # the pool
         "0.4 %",
         "3,210",  # recomputed
-        "Policy blue-7: forecast, 7 admitted",
+        "Policy blue-7: forecast, 7 requests under way",
         "0.95",  # came/estimated
         "87,654",
         "4 default (normal)",
@@ -107,7 +108,7 @@ def test_explain_shows_estimate_candidates_and_why(gateway: FakeGateway) -> None
     said = " ".join(result.output.split())
     for shown in (
         "r1: class default, policy blue-7 (forecast), 3.2 s ago",
-        "expected 120 (half 100, 90 % 250, 99 % 400); counted with 180 tokens",
+        "expected 120 (half 100, 90 % 250, 99 % 400); its KV counts as the prompt and 180 tokens",
         "placed decode-0 (handoff)",
         "decode-0 fits remote 0.510 102 16",
         "answered with 77 tokens, ended by stop",

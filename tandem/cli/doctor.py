@@ -1,0 +1,98 @@
+"""tandem doctor"""
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tandem.cli import options
+from tandem.cli.engine_flags import EngineFlags, with_engine_flags
+from tandem.cli.failure import CliError, Exit
+from tandem.cli.planned import require_model
+from tandem.cli.simulated import require_profiles
+
+if TYPE_CHECKING:
+    from tandem.config import TandemConfig
+    from tandem.doctor.checks import Finding
+
+
+@with_engine_flags()
+def doctor(
+    *,
+    engine_flags: EngineFlags,
+    as_json: Annotated[bool, typer.Option("--json", help="The findings as JSON.")] = False,
+    config: options.ConfigFile = None,
+    settings: options.Settings = None,
+) -> None:
+    """
+    Look for what would keep `tandem up` from running here, and start nothing.
+
+    GPUs and driver, engine, NIXL, shared memory, limits, ports, memory, model
+    and tokenizer. Ends with 5 if something fails; warnings are no failure.
+
+    Examples:
+
+      tandem doctor
+      tandem doctor --config layout.yaml
+      tandem doctor --engine simulated --json
+    """
+    loaded = options.load_config(config, {"engine": engine_flags.settings()}, settings)
+    findings = _findings(loaded)
+    if as_json:
+        typer.echo(json.dumps([asdict(one) for one in findings], indent=2))
+    else:
+        _show(findings)
+    if any(one.verdict == "fails" for one in findings):
+        raise typer.Exit(Exit.UNMET)
+
+
+def _findings(config: "TandemConfig") -> "list[Finding]":
+    from engine.config import Backend
+    from proto.worker import Role
+    from tandem.doctor.checks import examine
+    from tandem.doctor.facts import gather
+
+    real = any(config.engine_of(role).backend is Backend.VLLM for role in Role if config.layout.workers(role))
+    return [*examine(config, gather(nixl=real)), _layout(config)]
+
+
+def _layout(config: "TandemConfig") -> "Finding":
+    """Everything that `tandem up` checks before it starts the first process."""
+    from engine.config import Backend
+    from proto.worker import Role
+    from tandem.cli.up import require_tokenizer_of
+    from tandem.doctor.checks import Finding, Verdict
+    from tandem.models import CATALOGUE, DEFAULT_MODEL, is_fetched
+    from tandem.supervisor.plan import PlanError
+    from tandem.supervisor.up import prepare
+
+    model = config.engine.model or DEFAULT_MODEL
+    try:
+        require_model(config)
+        require_profiles(config.engine_of(role) for role in Role if config.layout.workers(role))
+        if config.engine.backend is Backend.VLLM and model in CATALOGUE and not is_fetched(model):
+            return Finding("layout", Verdict.WARNING, f"model {model} is not here yet", "tandem up makes it first")
+        require_tokenizer_of(config)
+        plan = prepare(config)
+    except (CliError, PlanError) as error:
+        cause, _, fix = str(error).partition("; ")
+        return Finding("layout", Verdict.FAILS, cause, fix)
+    workers = ", ".join(child.name for child in plan.workers)
+    return Finding("layout", Verdict.OK, f"{workers} fit, port {plan.port} is free")
+
+
+def _show(findings: "list[Finding]") -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    colours = {"ok": "green", "warning": "yellow", "fails": "red"}
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for name in ("what", "verdict", "found"):
+        table.add_column(name, no_wrap=name != "found", overflow="fold")
+    for one in findings:
+        table.add_row(one.what, Text(one.verdict, colours[one.verdict]), Text(one.found))
+        if one.fix:
+            table.add_row("", "", Text(f"→ {one.fix}"))
+    Console(highlight=False).print(table)
