@@ -76,7 +76,12 @@ $(STAMPS)/venv:
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@mkdir -p $(STAMPS) && touch $@
 
-$(STAMPS)/base: $(STAMPS)/venv requirements/base.txt pyproject.toml
+# Whoever shares an environment between checkouts is told at every turn: it runs the code of one of them.
+.PHONY: whose
+whose: | $(STAMPS)/venv
+	@$(BIN)/python requirements/whose.py
+
+$(STAMPS)/base: $(STAMPS)/venv requirements/base.txt pyproject.toml | whose
 	@echo "installing the gateway"
 	@$(PIP) -r requirements/base.txt
 	@$(PIP) --no-build-isolation -e .
