@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from gateway.observe.catalogue import CLUSTER_METRICS, POLICY_METRICS, REQUEST_METRICS, VERSION_METRICS, Spec
+from gateway.observe.elsewhere import ELSEWHERE
 
 TARGET = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
 
@@ -28,7 +29,7 @@ def render() -> str:
         ("Versions of the policy", VERSION_METRICS),
         ("Cluster", CLUSTER_METRICS),
     )
-    return "\n".join([_HEAD, *[line for title, specs in tables for line in _table(title, specs)]])
+    return "\n".join([_HEAD, *[line for title, specs in tables for line in _table(title, specs)], *_elsewhere()])
 
 
 def _table(title: str, specs: Iterable[Spec]) -> list[str]:
@@ -36,6 +37,15 @@ def _table(title: str, specs: Iterable[Spec]) -> list[str]:
     for spec in specs:
         labels = ", ".join(f"`{label}`" for label in spec.labels) or "–"
         lines.append(f"| `{spec.name}` | {spec.kind.value} | {labels} | {spec.help} |")
+    return [*lines, ""]
+
+
+def _elsewhere() -> list[str]:
+    lines = ["## Coming from another gateway", "", "The nearest figure to what Dynamo and llm-d call so:", ""]
+    lines += ["| what | there | here |", "| --- | --- | --- |"]
+    for what, names, here, how in ELSEWHERE:
+        there = ", ".join(f"`{name}`" for name in names)
+        lines.append(f"| {what} | {there} | `{here}`{f' ({how})' if how else ''} |")
     return [*lines, ""]
 
 

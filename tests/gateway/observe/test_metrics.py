@@ -1,5 +1,6 @@
 """Metrics: what requests did and what the cluster is, with bounded labels and a current catalogue."""
 
+import re
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from gateway.cluster.snapshot import ClusterSnapshot, Integrity, PairSnapshot, W
 from gateway.cluster.states import PairState, WorkerStatus
 from gateway.observe.catalogue import CATALOGUE, CLUSTER_METRICS, Kind
 from gateway.observe.document import TARGET, render
+from gateway.observe.elsewhere import ELSEWHERE
 from gateway.observe.metrics import Metrics
 from gateway.policy.control.rows import BucketRow, ClassRow, EarlyRow, FairRow, PolicySnapshot, QueueRow, RolesRow
 from gateway.request.errors import Reason
@@ -172,6 +174,13 @@ def test_names_follow_the_rules_of_prometheus() -> None:
 
 def test_the_catalogue_page_is_current() -> None:
     assert TARGET.read_text(encoding="utf-8") == render(), "run: python -m gateway.observe.document"
+
+
+def test_what_is_called_otherwise_elsewhere_exists_here() -> None:
+    known = {spec.name: set(spec.labels) for spec in CATALOGUE}
+    for _, _, here, how in ELSEWHERE:
+        assert set(re.findall(r'(\w+)="', how)) <= known[here]
+        assert set(re.findall(r"tandem_\w+", how)) <= known.keys()
 
 
 def test_the_policy_s_figures_are_read_at_the_scrape(metrics: Metrics) -> None:
