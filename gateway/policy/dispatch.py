@@ -4,109 +4,23 @@ One object of this kind stands behind every gateway and behind every simulation 
 futures, the simulator in virtual time.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import repeat
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from gateway.policy.admission import DrainRate, Entry
-from gateway.policy.control.decisions import Decision
-from gateway.policy.control.plan import Plan
-from gateway.policy.estimate import growth_tokens
-from gateway.policy.fairness.claim import Claim
-from gateway.policy.group import Member, emptied, place_group
+from gateway.policy.bid import Ask, Bid, Line, T
+from gateway.policy.control.plan import needed
+from gateway.policy.group import emptied, place_group
 from gateway.policy.prefix import BlockHashes
-from gateway.policy.rejection import Reject, RejectReason
-from gateway.policy.routing import Fleet, Need, NoRoute, Outlook, Place, Placement, Rules, Wait, place
+from gateway.policy.rejection import Reject
+from gateway.policy.routing import Fleet, NoRoute, Outlook, Place, Placement, Rules, Wait, place
+from gateway.policy.turned_away import EARLY, TurnedAway, Why
 
-T = TypeVar("T")
+__all__ = ["Ask", "Bid", "Decided", "Dispatch", "Line", "Objection", "T", "TurnedAway", "Why", "needed"]
+
 D = TypeVar("D", bound="Placement | TurnedAway")
-
-
-@dataclass(eq=False, slots=True)
-class Bid:
-    """One prompt that wants a place. `avoid` are workers that failed it, `never` those that can never take it.
-
-    `asks` counts how often a worker was asked for it: whoever has been sent back keeps the place in line. `claim` is by
-    what it stands in line; `plan` and `decision`, where there is a controller, what is known of it and its account.
-    `parts`: the prompts of a request that has several, which get their places together; then `need` is that of all and
-    `plan` that of the longest.
-    """
-
-    request_id: str
-    need: Need
-    prefix: BlockHashes
-    arrival: int
-    avoid: set[str] = field(default_factory=set)
-    never: set[str] = field(default_factory=set)
-    asks: int = 0
-    tenant: str = ""
-    priority: int = 0
-    claim: Claim = field(default_factory=Claim)
-    plan: Plan | None = None
-    decision: Decision | None = None
-    parts: tuple["Bid", ...] = ()
-
-    @property
-    def prompts(self) -> "tuple[Bid, ...]":
-        return self.parts or (self,)
-
-    @property
-    def member(self) -> Member:
-        return Member(self.need, self.prefix, self.avoid, self.never)
-
-
-@dataclass(frozen=True, slots=True)
-class Ask(Generic[T]):
-    """A bid in line. `item` is the caller's own."""
-
-    bid: Bid
-    item: T
-
-
-class Line(Protocol[T]):
-    """The order in which bids wait; `FifoQueue` is the plainest."""
-
-    def __len__(self) -> int: ...
-    def arrive(self) -> int: ...
-    def push(self, entry: Entry[Ask[T]]) -> None: ...
-    @property
-    def head(self) -> Entry[Ask[T]] | None: ...
-    @property
-    def last(self) -> Entry[Ask[T]] | None: ...
-    def remove(self, entry: Entry[Ask[T]]) -> bool: ...
-    @property
-    def over_limit(self) -> bool: ...
-    def take(self, entry: Entry[Ask[T]]) -> bool: ...
-    def settle(self, entry: Entry[Any], prompt_tokens: int, output_tokens: int) -> None: ...
-
-
-class Why(StrEnum):
-    NO_ROUTE = "no_route"
-    QUEUE_FULL = "queue_full"
-    QUEUE_TIMEOUT = "queue_timeout"
-    TTFT = "ttft_unreachable"
-    DECODE = "decode_overloaded"
-
-
-_EARLY = {RejectReason.TTFT: Why.TTFT, RejectReason.DECODE: Why.DECODE}
-
-
-@dataclass(frozen=True, slots=True)
-class TurnedAway:
-    """A bid that gets no place, with the numbers behind it: `waiting` others, `waited_s` seconds in line.
-
-    `numbers` are those of an early rejection.
-    """
-
-    why: Why
-    outlook: Outlook
-    waiting: int
-    retry_after_s: float
-    waited_s: float = 0.0
-    numbers: Mapping[str, float] = field(default_factory=dict)
-
 
 #: bid, fleet, how many wait, admissions per second -> why it is refused before anything is computed
 Objection = Callable[[Bid, Fleet, int, float], Reject | None]
@@ -274,7 +188,7 @@ class Dispatch(Generic[T]):
 
     def _rejected(self, reject: Reject, outlook: Outlook) -> TurnedAway:
         waiting = len(self._line)
-        return TurnedAway(_EARLY[reject.reason], outlook, waiting, reject.retry_after_s, 0.0, reject.numbers)
+        return TurnedAway(EARLY[reject.reason], outlook, waiting, reject.retry_after_s, 0.0, reject.numbers)
 
     def _away(self, why: Why, outlook: Outlook, waited_s: float = 0.0) -> TurnedAway:
         waiting = len(self._line)
@@ -285,22 +199,3 @@ def _kept_from(bid: Bid, workers: set[str]) -> Bid:
     """The same bid, were these never to take it."""
     parts = tuple([_kept_from(part, workers) for part in bid.parts])
     return replace(bid, never=bid.never | workers, parts=parts)
-
-
-def needed(
-    prompt_tokens: int,
-    answers: int,
-    max_tokens: int,
-    *,
-    declared: bool,
-    default_output_tokens: int,
-    window: int,
-    kv_tokens: int,
-) -> Need:
-    """What to reserve for one prompt. An estimate never asks for more than the largest worker's `kv_tokens` hold."""
-    growth = growth_tokens(
-        answers, max_tokens if declared else None, min(default_output_tokens, max_tokens), window, prompt_tokens
-    )
-    if not declared:
-        growth = max(answers, min(growth, kv_tokens - prompt_tokens))
-    return Need(prompt_tokens, growth, answers)

@@ -12,10 +12,10 @@ from gateway.policy.fleet import (
     Fleet,
     Link,
     Links,
-    Need,
     PrefillCandidate,
     Room,
 )
+from gateway.policy.need import Need
 from proto.worker import Role
 
 __all__ = [

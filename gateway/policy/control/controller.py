@@ -12,25 +12,26 @@ from typing import Any
 
 from gateway.config import GatewayConfig
 from gateway.policy.admission.balance import Balance
+from gateway.policy.bid import Ask, Bid, Line, T
 from gateway.policy.control.buckets import Buckets
 from gateway.policy.control.classes import Classes, Klass
 from gateway.policy.control.decisions import Decisions, Look, Seen, outcome
 from gateway.policy.control.early import Early
 from gateway.policy.control.forecast import arrival_s
 from gateway.policy.control.pace import Pace
-from gateway.policy.control.plan import Asked, Plan, likely_growth
+from gateway.policy.control.plan import Asked, Plan, planned
 from gateway.policy.control.rows import BucketRow, ClassRow, EarlyRow, FairRow, PolicySnapshot, QueueRow
 from gateway.policy.control.settings import balance_of, bounds_of, fair_rules, knobs_of, limits_of, tenant_limits
 from gateway.policy.control.terms import Canary, Terms
-from gateway.policy.dispatch import Ask, Bid, Line, T, TurnedAway, needed
 from gateway.policy.estimate import FinishedBy, Ledger, LengthModel, Predictor
 from gateway.policy.fairness.budget import FairnessBudget, Outcome
 from gateway.policy.fairness.claim import Claim
 from gateway.policy.fairness.limits import Limited, Limiter, Pass
 from gateway.policy.fairness.queue import FairQueue
 from gateway.policy.rejection import Reject
-from gateway.policy.routing import Fleet, Need, NoRoute, Placement, Rules, Wait
-from gateway.policy_config import PolicyConfig, Rule
+from gateway.policy.routing import Fleet, NoRoute, Placement, Rules, Wait
+from gateway.policy.turned_away import TurnedAway
+from gateway.policy_config import Drain, PolicyConfig, Rule
 from proto.reservation import Refusal, ReserveRequest
 
 
@@ -88,6 +89,11 @@ class Controller:
         """When answers leave a full worker; None: never."""
         return balance_of(self._config)
 
+    @property
+    def empties(self) -> bool:
+        """Whether answers leave a worker that takes no more of them."""
+        return self._config.drain is Drain.MOVE
+
     # its version
 
     def adopt(self, config: PolicyConfig) -> None:
@@ -127,36 +133,9 @@ class Controller:
     # before the line
 
     def plan(self, asked: Asked, terms: Terms | None = None) -> Plan:
-        """The class of a prompt, how long its answers may become, and what that asks of a worker. `terms`: of the
-        version that its request is decided under, where that is not the one in force."""
-        features, terms = asked.features, terms or self.terms
-        klass = terms.classes.pick(features.tenant, features.effort)
-        need = needed(
-            features.prompt_tokens,
-            asked.answers,
-            asked.limit_tokens,
-            declared=asked.declared,
-            default_output_tokens=self._setting.default_output_tokens,
-            window=asked.window,
-            kv_tokens=asked.kv_tokens,
-        )
-        limit = asked.limit_tokens
-        if not asked.declared:
-            # Of itself an answer is never expected to be longer than the largest worker could hold.
-            limit = max(1, min(limit, asked.kv_tokens - features.prompt_tokens - 1))
-        estimate = self.lengths.estimate(features, limit)
-        if terms.headroom:
-            estimate = estimate.scaled(self.lengths.headroom(features))
-        likely, lengths = 0, tuple[int, ...]()
-        if terms.rule is Rule.FORECAST:
-            likely = asked.answers * likely_growth(estimate, features.prompt_tokens)
-            likely = min(likely, need.growth_tokens) if asked.declared else likely
-            lengths = tuple(estimate.lengths.tolist())
-        expected = asked.answers * estimate.mean
-        need = Need(need.prompt_tokens, need.growth_tokens, need.answers, likely, expected)
-        kin = self.lengths.number(features)
-        plan = Plan(features, klass, asked.answers, need, estimate, limit, lengths, terms, kin)
-        self.early.planned(need)
+        """`terms`: of the version that its request is decided under, where that is not the one in force."""
+        plan = planned(asked, terms or self.terms, self.lengths, self._setting.default_output_tokens)
+        self.early.planned(plan.need)
         return plan
 
     def enter(self, tenant: str, plans: list[Plan]) -> Pass | Limited:
@@ -240,7 +219,8 @@ class Controller:
         """What a decode worker is asked for. `fleet` is looked at only where KV has to come from elsewhere."""
         need, plan = bid.need, bid.plan
         if plan is None or not plan.lengths:
-            return ReserveRequest(gateway_id, name, need.prompt_tokens, need.growth_tokens, ttl_s, need.answers)
+            prompt, growth = need.prompt_tokens, need.growth_tokens
+            return ReserveRequest(gateway_id, name, prompt, growth, ttl_s, need.answers, emergency=bid.emergency)
         return ReserveRequest(
             gateway_id,
             name,
@@ -252,6 +232,8 @@ class Controller:
             plan.limit_tokens,
             arrival_s(path.path, need, fleet, self.pace.prompt_tokens_per_s),
             plan.kin,
+            plan.generated_tokens,
+            bid.emergency,
         )
 
     def not_granted(self, bid: Bid, worker_id: str, refusal: Refusal) -> None:
