@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from gateway.policy.admission.move import By
 from gateway.policy.control.decisions import Look
-from gateway.policy.control.going_on import going_on
+from gateway.policy.control.going_on import going_on, newest
 from gateway.policy.dispatch import Bid
 from gateway.policy.prefix import PrefixKey
 from gateway.policy.routing import Path, Placement
@@ -90,7 +90,7 @@ class Moves:
         no limit on waiting that was made for a first token; `deadlines.queue_s` is left."""
         assert bid.plan is not None
         plan = going_on(bid.plan, len(self._merge.tokens))
-        plan = replace(plan, klass=replace(plan.klass, ttft_s=None, queue_s=None))
+        plan = replace(plan, klass=replace(plan.klass, ttft_s=None, queue_s=None), kin=0)
         return replace(bid, need=plan.need, prefix=self._so_far, plan=plan)
 
     @property
@@ -102,7 +102,7 @@ class Moves:
         assert self._bid is not None
         assert self._bid.plan is not None
         job, intent = self._job, self._job.intent
-        plan = going_on(self._bid.plan, len(self._merge.tokens))
+        plan = going_on(newest(self._bid.plan, job.desk.controller.lengths), len(self._merge.tokens))
         bid = Bid(
             intent.request_id,
             plan.need,
