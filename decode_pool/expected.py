@@ -112,16 +112,19 @@ class Expected:
                 self._unread = True
                 log.warning("length estimates of %s are not understood here; its limits count", request.gateway_id)
             return None
-        room = max(1, self.window_tokens - request.prompt_tokens)
-        limit = min(request.limit_tokens or room, room)
         answers, shared, own = max(1, request.sequences), 0, request.prompt_tokens
+        # Of one answer that goes on here, its tokens are its own again, so that it is expected to live as long as any so old.
+        generated = min(request.generated_tokens, own) if answers == 1 else 0
+        own -= generated
+        room = max(1, self.window_tokens - own)
+        limit = min(request.limit_tokens or room, room)
         if answers > 1:
             shared, own = divmod(own, self.block_size_tokens)
         steps = round(min(request.arrival_s / step_time_s, MAX_ARRIVAL_STEPS)) if step_time_s > 0 else 0
         estimate = Estimate(lengths if lengths[-1] <= limit else np.minimum(lengths, limit), limit)
         kin = (request.gateway_id, request.lengths_of) if request.lengths_of else None
         # Waiting for its KV, even when that is due at once: it grows only when it has started.
-        return Candidate("", own, estimate, limit, max(1, steps), 0, answers, shared, kin)
+        return Candidate("", own, estimate, limit, max(1, steps), generated, answers, shared, kin)
 
     def decide(self, candidate: Candidate, certain_blocks: int) -> Decision:
         """`certain_blocks`: all that is held or promised beside the answers in the book."""
@@ -149,7 +152,7 @@ class Expected:
         moments = self.book.moments_of(one)
         for name in names:
             answer = one.named(name)
-            self._answers[name] = _Answer(answer, request.prompt_tokens)
+            self._answers[name] = _Answer(answer, request.prompt_tokens - one.generated_tokens)
             self.book.admit(answer, moments)
 
     def started(self, name: str, tokens: int) -> None:

@@ -13,6 +13,7 @@ from decode_pool.grants import Grants
 from decode_pool.hold import Hold
 from decode_pool.load import Load, Shape
 from gateway.policy.admission import Candidate, Outlook, Verdict
+from gateway.policy.admission.move import emergency_growth
 from gateway.policy.admission.pool import PoolReport
 from proto.reservation import Refusal, RefusalReason, Reservation, ReserveRequest
 from transfer.ticket import blocks_for
@@ -132,8 +133,9 @@ class Ledger:
     def _reserve_in_full(self, request: ReserveRequest, load: Load, others_first: bool) -> Reservation | Refusal:
         needed = self.needed(request)
         reason = self._objection(request, needed, load)
-        if reason is None and (others_first or (len(self.expected) and self.outlook(load).headroom_blocks < needed)):
-            reason = RefusalReason.KV_BUSY
+        if reason is None and not (request.emergency and self._room_for_now(needed, load)):
+            short = len(self.expected) and self.outlook(load).headroom_blocks < needed
+            reason = RefusalReason.KV_BUSY if others_first or short else None
         if reason is not None:
             return self.refusal(reason, request, load)
         grant = self._grant(request)
@@ -144,13 +146,17 @@ class Ledger:
     ) -> Reservation | Refusal:
         decision = self.expected.decide(candidate, self.certain_blocks(load))
         shared, share = self._split(request, forecast=True)
+        start = shared + share * candidate.answers
         reason: RefusalReason | None = RefusalReason.NEVER_FITS
-        if decision.verdict is not Verdict.NEVER:
-            reason = self._objection(request, shared + share * candidate.answers, load)
+        if request.emergency and self._room_for_now(start, load):
+            reason = self._objection(request, start, load)
+            others_first = False
+        elif decision.verdict is not Verdict.NEVER:
+            reason = self._objection(request, start, load)
             if reason is None and not decision.admitted:
                 reason = RefusalReason.KV_BUSY
         needed = math.ceil(decision.needed_blocks)
-        if reason is RefusalReason.KV_BUSY:
+        if reason is RefusalReason.KV_BUSY and not request.emergency:
             self.expected.delayed(candidate, request, decision)
         elif reason is None and others_first:
             reason = RefusalReason.KV_BUSY
@@ -268,6 +274,12 @@ class Ledger:
         if self.committed(load) + needed > shape.blocks_total:
             return RefusalReason.KV_BUSY
         return None
+
+    def _room_for_now(self, needed: int, load: Load) -> bool:
+        """Whether it fits with everybody's growth for a moment, whatever may be held after that: what runs here goes on, and
+        newcomers wait."""
+        growth = emergency_growth(self.promised, self.shape.block_size_tokens)
+        return self.committed(load) + needed + growth <= self.shape.blocks_total
 
     def _slots_used(self, load: Load) -> int:
         foreign = max(0, load.sequences - self.live) if load.foreign else 0

@@ -12,6 +12,9 @@ class ReserveRequest:
     worker decides by the chance of overrunning, and without it by `growth_tokens`. `arrival_s`: when the KV is expected.
     `lengths_of`: the gateway's own number of the class that `lengths` belong to; the newest count for all of its answers.
     0: none.
+    `generated_tokens`: of the prompt, so many are an answer's own, which goes on here: `lengths` and `limit_tokens` are of
+    the whole answer. `emergency`: it runs at a worker that is about to run out of KV, and is computed anew if it stays: room
+    for what it holds is enough, whatever is promised to others. Only the gateway's policy says so, never a client.
     """
 
     gateway_id: str
@@ -24,6 +27,8 @@ class ReserveRequest:
     limit_tokens: int = 0  # no answer is longer; 0: not told
     arrival_s: float = 0.0
     lengths_of: int = 0
+    generated_tokens: int = 0
+    emergency: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ class SequenceDelta:
     `cached_tokens`, `queue_s`, `transfer_s` and `compute_s` (the first step to the first token) are meaningful on
     the first delta of a sequence; at most one of `finish` and `fault` is set, and then nothing follows.
     An engine pulls before it schedules: `queue_s` is the wait without the pull, so that the stages add up.
-    `ticket`: of one that was handed over.
+    `ticket`: of one that was handed over. `stays`: of one that was asked to be, and goes on here.
     """
 
     tokens: tuple[int, ...]
@@ -61,6 +61,7 @@ class SequenceDelta:
     transfer_s: float = 0.0
     compute_s: float = 0.0
     ticket: Ticket | None = None
+    stays: bool = False
 
     @property
     def ended(self) -> bool:
@@ -115,7 +116,7 @@ class WriterLost:
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
-    """A running sequence shall go on elsewhere. One that has ended, or cannot be handed over, goes on as it was."""
+    """A running sequence shall go on elsewhere. One that cannot be handed over now goes on as it was, and says so (`stays`)."""
 
     sequence: int
 

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.admission.contenders import CONTENDERS, ORACLE
+from benchmarks.admission.contenders import ABLATIONS, CONTENDERS, ORACLE
 from benchmarks.admission.contest import Cell, Contest, trial
 from benchmarks.admission.fleet import Service
 from benchmarks.admission.table import course, markdown
@@ -66,6 +66,7 @@ def main(words: Sequence[str] | None = None) -> None:
             print(f"{workload.name}: {found.completed:.2f} requests/s, KV {found.kv_used:.1%} used", flush=True)
         return
     loads, seeds = given.load or LOADS, given.seeds
+    rules = [name for name in CONTENDERS if name not in ABLATIONS]
     if given.quick:
         loads, seeds = given.load or (1.0, 1.3), min(2, seeds)
         workloads = [workload.shorter(0.3) for workload in workloads]
@@ -74,7 +75,7 @@ def main(words: Sequence[str] | None = None) -> None:
         contest = Contest(workload, Service(), learnt=not given.cold)
         if given.store:
             contest.remember(given.store)
-        contest.run(given.rule or list(CONTENDERS), loads, seeds, given.processes, ours)
+        contest.run(given.rule or rules, loads, seeds, given.processes, ours)
         print(f"\n{markdown(contest)}", flush=True)
         if given.course:
             print(f"\n{course(contest)}", flush=True)

@@ -86,7 +86,7 @@ def _merged(base: Schedule, extra: Sequence[tuple[float, Demand]]) -> Schedule:
 
 
 def row(watch: Watch, phase: Phase, pool_share: float) -> tuple[float, ...]:
-    """KV used, share over capacity less pool, share full, preemptions a minute, recomputed of generated."""
+    """KV used, share over capacity less pool, share full, moves and preemptions a minute, recomputed of generated."""
     seen, used = watch.between(phase.start_s, phase.end_s), watch.used(phase.start_s, phase.end_s)
     first, last = seen[0], seen[-1]
     generated = max(1, last.generated_tokens - first.generated_tokens)
@@ -95,6 +95,7 @@ def row(watch: Watch, phase: Phase, pool_share: float) -> tuple[float, ...]:
         float(used.mean()),
         float((used > 1.0 - pool_share).mean()),
         float((used > 0.9995).mean()),
+        (last.moved - first.moved) / minutes,
         (last.preemptions - first.preemptions) / minutes,
         (last.recomputed_tokens - first.recomputed_tokens) / generated,
     )
@@ -128,7 +129,8 @@ def main() -> None:
     for title in given.scene or SCENES:
         plan, phases = SCENES[title]
         print(
-            f"\n| {title} | rule | KV used | over | full | preempted /min | recomputed | worst seed |\n|{' --- |' * 8}"
+            f"\n| {title} | rule | KV used | over | full | moves /min | preempted /min | recomputed |"
+            f" worst seed |\n|{' --- |' * 9}"
         )
         watches: dict[str, Watch] = {}
         for rule in rules:
@@ -140,11 +142,11 @@ def main() -> None:
                 watches.setdefault(rule, watch)
                 rows.append([row(watch, phase, Admission().pool_share) for phase in phases])
             for phase, found in zip(phases, np.swapaxes(rows, 0, 1), strict=True):
-                used, over, full, preempted, recomputed = map(mean_of, found.T)
+                used, over, full, moves, preempted, recomputed = map(mean_of, found.T)
                 worst = found[:, -1].max()
                 print(
                     f"| {phase.name} | {CONTENDERS[rule].title} | {used:.1%} | {over:.2%} | {full:.2%} |"
-                    f" {preempted:.1f} | {recomputed:.2%} | {worst:.2%} |",
+                    f" {moves:.1f} | {preempted:.1f} | {recomputed:.2%} | {worst:.2%} |",
                     flush=True,
                 )
         if given.svg:

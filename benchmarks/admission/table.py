@@ -9,7 +9,7 @@ from benchmarks.admission.contest import Contest, mean_of
 from benchmarks.admission.trial import Figures
 
 _HEAD = (
-    "load", "rule", "seeds", "goodput /s", "of oracle", "good tokens of oracle", "SLO met", "preempted /req", "recomputed", "KV used", "over", "full",
+    "load", "rule", "seeds", "goodput /s", "of oracle", "good tokens of oracle", "SLO met", "moves /min", "preempted /req", "recomputed", "KV used", "over", "full",
     "turned away", "start p99 s (short/mid/long)", "TPOT p99 ms (short/mid/long)", "tokens of oracle", "tokens per KV of oracle",
 )  # fmt: skip
 
@@ -61,6 +61,7 @@ def _row(contest: Contest, load: float, name: str, figures: list[Figures]) -> li
         f"{goodput:.2f}",
         *(_share(contest, load, name, field) for field in ("goodput", "good_tokens")),
         f"{average('good_share'):.1%}",
+        f"{average('moves'):.1f}",
         f"{average('preemptions'):.3f}",
         f"{mean_of(each.recomputed for each in figures):.2%}",
         f"{average('kv_used'):.1%}",

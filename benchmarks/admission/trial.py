@@ -46,7 +46,8 @@ class Bucket:
 class Figures:
     """Rates per s over the window. `recomputed`: of generated tokens. `overrun`: share of moments and workers at which
     more than capacity less the pool was in use; `full`: at which all was. `served`: tokens that the fleet generated, of
-    whoever had come when; `course`: goodput of the quarter before the window, and of the window's four."""
+    whoever had come when; `course`: goodput of the quarter before the window, and of the window's four; `moves`: answers a minute
+    that went on at another worker."""
 
     goodput: float
     good_share: float
@@ -61,6 +62,7 @@ class Figures:
     buckets: tuple[Bucket, ...] = field(default=())
     served: float = float("nan")
     course: tuple[float, ...] = ()
+    moves: float = 0.0
 
     @property
     def served_per_kv(self) -> float:
@@ -150,6 +152,7 @@ def judge(watch: Watch, results: tuple[Result, ...], window: Window, service: Se
         buckets=_buckets(mine),
         served=(last.generated_tokens - first.generated_tokens) / (last.at_s - first.at_s),
         course=_course(results, window, service),
+        moves=(last.moved - first.moved) / (last.at_s - first.at_s) * 60.0,
     )
 
 

@@ -21,6 +21,7 @@ class Seen:
     recomputed_tokens: int
     generated_tokens: int
     prefilling_tokens: int = 0
+    moved: int = 0
 
 
 @dataclass(slots=True)
@@ -64,9 +65,20 @@ class Watch:
             recomputed += engine.counters.recomputed_tokens
             generated += engine.generated_tokens
         prefilling = sum(w.outstanding_tokens for w in fleet.workers.values() if w.role.prefills)
-        queued = len(simulation.desk.dispatch)
+        queued, moved = len(simulation.desk.dispatch), simulation.legs.moves.counts["moved"]
         self.seen.append(
-            Seen(fleet.now_s, tuple(used), running, waiting, queued, preemptions, recomputed, generated, prefilling)
+            Seen(
+                fleet.now_s,
+                tuple(used),
+                running,
+                waiting,
+                queued,
+                preemptions,
+                recomputed,
+                generated,
+                prefilling,
+                moved,
+            )
         )
         self._again(self.every_s, self._look)
 

@@ -125,7 +125,7 @@ class VirtualEngine:
         has not begun, or ends by itself by then, and goes on as it was."""
         self._cut(at_s)
         live = self._live.get(request_id)
-        if live is None or live.sequence.status is not Status.RUNNING or not live.sequence.answering:
+        if live is None or not self.decodes(request_id):
             return False
         limit = live.sequence.total + 1
         if (limit - 1) % self.scheduler.limits.block_size == 0:
@@ -164,6 +164,11 @@ class VirtualEngine:
         """Prompt and answer so far of a live request, as of the last step taken; 0 when it is not here."""
         live = self._live.get(request_id)
         return 0 if live is None else live.sequence.total
+
+    def decodes(self, request_id: str) -> bool:
+        """Whether it is in the batch and has begun to answer: one that was preempted waits until it is computed anew."""
+        live = self._live.get(request_id)
+        return live is not None and live.sequence.status is Status.RUNNING and live.sequence.answering
 
     # time
 

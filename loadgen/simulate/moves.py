@@ -6,9 +6,18 @@ from dataclasses import dataclass
 
 from engine.simulated.gaps import Gaps
 from gateway.policy.admission.balance import Standing, even_out, full_ones
-from gateway.policy.admission.move import By, Target
-from gateway.policy.admission.overrun import Answer, OverrunPolicy, Pressure, Prices, Response, decide
-from gateway.policy.control.going_on import going_on
+from gateway.policy.admission.move import By, Target, emergency_growth
+from gateway.policy.admission.overrun import (
+    LEAVING_STEPS,
+    Answer,
+    OverrunPolicy,
+    Pressure,
+    Prices,
+    Response,
+    decide,
+    gained_blocks,
+)
+from gateway.policy.control.going_on import going_on, newest
 from gateway.policy.dispatch import Bid
 from gateway.policy.prefill_choice import ASSUMED_PREFILL_TOKENS_PER_S
 from gateway.policy.routing import Path, Placement
@@ -39,7 +48,7 @@ class _Place:
 
 
 class Moves:
-    """What leaves a worker whose emergency pool is used up, where the policy says `on_overrun: [move]`, and what leaves a full
+    """What leaves a worker that would run out of KV, where the policy says `on_overrun: [move]`, and what leaves a full
     one, with `balance`; nothing under fluid roles. `on` sends an answer with held KV to its new worker. `counts` by what became
     of them, in the words of `gateway.request.moving.Outcome`; nothing is ever `late` here."""
 
@@ -49,7 +58,6 @@ class Moves:
         self._busy: Callable[[], bool] = lambda: False
         self._going: dict[str, _Place] = {}  # by leg
         self._arriving: dict[int, tuple[_Place, str]] = {}  # by number of the answer, with the leg that reads its KV
-        self._moved: set[int] = set()
         self._yields: dict[str, OverrunPolicy] = {}
         self._relieves = False
         self._counts: Counter[str] = Counter()
@@ -81,34 +89,51 @@ class Moves:
         workers = [worker for worker in self._ground.fleet.workers.values() if worker.up and worker.role.decodes]
         if self._relieves:
             for worker in workers:
-                self._relieve(worker, workers)
+                if self._may_be_short(worker):
+                    self._relieve(worker, workers)
         if not self._going:
             self._even_out(workers)
         self._later()
+
+    def _may_be_short(self, worker: SimWorker) -> bool:
+        """Said without taking the steps until now, which would cost more than all else here: since its last news the engine's
+        answers have done nothing but grow, at most so fast."""
+        fleet, limits = self._ground.fleet, worker.pool.limits
+        engine, least_s = fleet.engines.engines[worker.name], worker.pool.profile.cost.step_s(1, 0)
+        seconds = fleet.now_s - engine.now_s + self._ground.config.health.watch_interval_s
+        each = (1.0 + seconds / least_s + LEAVING_STEPS) / limits.block_size + 1.0
+        return engine.scheduler.pool.used + each * len(engine.scheduler.running) > limits.blocks
 
     def _relieve(self, worker: SimWorker, workers: list[SimWorker]) -> None:
         """As many as it takes, and no more before these have gone."""
         fleet, ledger = self._ground.fleet, worker.ledger
         engine, limits = fleet.settled(worker), worker.pool.limits
-        used, step_s = engine.scheduler.pool.used, engine.busy_s / max(1, engine.steps)
-        steps = self._ground.config.health.watch_interval_s / step_s if step_s else 0.0
-        growth = -(-round(steps * len(engine.scheduler.running)) // limits.block_size)
+        used, running = engine.scheduler.pool.used, len(engine.scheduler.running)
+        step_s, look_s = engine.busy_s / max(1, engine.steps), self._ground.config.health.watch_interval_s
+        growth = gained_blocks(running, step_s, look_s, limits.block_size)
         leaving = any(place.flight.leg and place.flight.leg.worker is worker for place in self._going.values())
+        used -= self._being_read(worker)
         if leaving or used + growth <= limits.blocks:
             return
-        running = self._running(worker)
+        answers = self._running(worker)
         pressure = Pressure(
             blocks_total=limits.blocks,
             pool_blocks=ledger.expected.budget.pool_blocks,
             held_blocks=used,
             growth_blocks=growth,
-            answers=[answer for _, answer in running],
-            targets=[self._target(worker, other) for other in workers if other is not worker],
+            answers=[answer for _, answer in answers],
+            targets=[self._target(worker, other, emergency=True) for other in workers if other is not worker],
         )
         action = decide(pressure, self._yields, self._prices)
-        flights = {answer.request_id: flight for flight, answer in running}
+        flights = {answer.request_id: flight for flight, answer in answers}
         for move in action.moves:
-            self._ask(flights[move.request_id], fleet.worker(move.worker_id))
+            self._ask(flights[move.request_id], fleet.worker(move.worker_id), emergency=True)
+
+    def _being_read(self, worker: SimWorker) -> int:
+        """Blocks of answers that have left it: they are free in a moment."""
+        held = [place.flight.held for place, _ in self._arriving.values() if place.taken]
+        size = worker.pool.limits.block_size
+        return sum(-(-leg.tokens // size) for leg in held if leg is not None and leg.worker is worker)
 
     @property
     def _prices(self) -> Prices:
@@ -143,17 +168,22 @@ class Moves:
             running = self._running(source)
             flights = {answer.request_id: flight for flight, answer in running}
             answers = [answer for _, answer in running]
-            targets = [self._target(source, fleet.worker(one.worker_id)) for one in emptier]
+            targets = [self._target(source, fleet.worker(one.worker_id), emergency=False) for one in emptier]
             moves = even_out(full, emptier, targets, answers, self._prices).moves
             for move in moves:
-                self._ask(flights[move.request_id], fleet.worker(move.worker_id))
+                self._ask(flights[move.request_id], fleet.worker(move.worker_id), emergency=False)
             if moves:
                 return
 
-    def _target(self, source: SimWorker, other: SimWorker) -> Target:
-        self._ground.fleet.load(other)
+    def _target(self, source: SimWorker, other: SimWorker, *, emergency: bool) -> Target:
+        load = self._ground.fleet.load(other)
         link = self._ground.fleet.links_of(other.name).get(source.name)
-        return Target(other.name, other.unpromised, link.bytes_per_s if link else 0.0)
+        room = other.unpromised
+        if emergency:
+            shape = other.ledger.shape
+            growth = emergency_growth(other.ledger.promised, shape.block_size_tokens)
+            room = shape.blocks_total - other.ledger.committed(load) - growth
+        return Target(other.name, room, link.bytes_per_s if link else 0.0)
 
     def _running(self, worker: SimWorker) -> list[tuple[Flight, Answer]]:
         engine, found = self._ground.fleet.settled(worker), []
@@ -163,7 +193,7 @@ class Moves:
             leg, plan = flight.leg, flight.bid.plan
             if leg is None or plan is None or leg.worker is not worker or leg.prefill or leg.first_s is None:
                 continue
-            if not self._ground.alive(leg) or flight.planned.index in self._moved:
+            if not self._ground.alive(leg) or not engine.decodes(leg.name):
                 continue
             tokens = engine.total_tokens(leg.name)
             generated = tokens - flight.planned.demand.prompt_tokens
@@ -178,18 +208,19 @@ class Moves:
                 -(-round(left) // size),
                 left * step_s,
                 frozenset({By.TRANSFER}),
+                flight.been,
             )
             found.append((flight, answer))
         return found
 
-    def _ask(self, flight: Flight, target: SimWorker) -> None:
+    def _ask(self, flight: Flight, target: SimWorker, *, emergency: bool) -> None:
         """The target's word, which comes back after the time that a call takes."""
         fleet, desk, leg, bid = self._ground.fleet, self._ground.desk(), flight.leg, flight.bid
         assert leg is not None
         assert bid.plan is not None
         assert desk.controller is not None
         generated = fleet.settled(leg.worker).total_tokens(leg.name) - flight.planned.demand.prompt_tokens
-        plan = going_on(bid.plan, generated)
+        plan = going_on(newest(bid.plan, desk.controller.lengths), generated)
         asking = Bid(
             bid.request_id,
             plan.need,
@@ -198,6 +229,7 @@ class Moves:
             tenant=bid.tenant,
             priority=bid.priority,
             plan=plan,
+            emergency=emergency,
         )
         placement, ttl_s = Placement(target.name, Path.LOCAL, "moved"), self._ground.config.reservation_ttl_s
         name = f"{bid.request_id}-move"
@@ -223,6 +255,7 @@ class Moves:
         now_s = ground.fleet.now_s
         ground.flights.pop(leg.name, None)
         flight.step += 1
+        flight.been |= {leg.worker.name}
         flight.carried += tokens - leg.tokens
         flight.ends(now_s, gaps)
         if flight.hold is not None:
@@ -250,5 +283,4 @@ class Moves:
         if index not in self._arriving or not self._arriving[index][0].taken:
             return
         _, reading = self._arriving.pop(index)
-        self._moved.add(index)
         self._counts["moved" if leg.name == reading else "recomputed"] += 1

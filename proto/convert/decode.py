@@ -31,6 +31,8 @@ def reserve_request_to_pb(request: ReserveRequest) -> pb.ReserveRequest:
         limit_tokens=request.limit_tokens,
         arrival_s=request.arrival_s,
         lengths_of=request.lengths_of,
+        generated_tokens=request.generated_tokens,
+        emergency=request.emergency,
     )
 
 
@@ -46,6 +48,8 @@ def reserve_request_from_pb(message: pb.ReserveRequest) -> ReserveRequest:
         limit_tokens=message.limit_tokens,
         arrival_s=message.arrival_s,
         lengths_of=message.lengths_of,
+        generated_tokens=message.generated_tokens,
+        emergency=message.emergency,
     )
 
 
@@ -153,6 +157,7 @@ def _fill_rare(message: pb.SequenceDelta, delta: SequenceDelta) -> None:
     message.queue_s = delta.queue_s
     message.transfer_s = delta.transfer_s
     message.compute_s = delta.compute_s
+    message.stays = delta.stays
 
 
 def frame_to_pb(frame: Frame) -> pb.Frame:
@@ -169,6 +174,7 @@ def frame_to_pb(frame: Frame) -> pb.Frame:
             or delta.compute_s
             or delta.fault is not None
             or delta.prompt_logprobs
+            or delta.stays
         ):
             _fill_rare(added, delta)
     return message
@@ -189,6 +195,7 @@ def _delta_from_pb(message: pb.SequenceDelta) -> SequenceDelta:
         transfer_s=message.transfer_s,
         compute_s=message.compute_s,
         ticket=ticket_from_pb(message.ticket) if message.HasField("ticket") else None,
+        stays=message.stays,
     )
 
 

@@ -12,6 +12,7 @@ from decode_pool.expected import Admission
 from decode_pool.hold import Hold
 from decode_pool.ledger import Ledger, Load, Shape
 from gateway.policy.admission import ReserveLimit
+from gateway.policy.admission.move import EMERGENCY_STEPS
 from gateway.policy.estimate.estimate import POINTS, Estimate
 from proto.reservation import Refusal, RefusalReason, Reservation, ReserveRequest
 from tests.decode_pool.ledger_machine import LedgerMachine
@@ -45,11 +46,23 @@ class Worker:
         arrival_s: float = 0.0,
         load: Load | None = None,
         others_first: bool = False,
+        generated: int = 0,
+        emergency: bool = False,
     ) -> Reservation | Refusal:
+        """`generated`: of the prompt."""
         self.asked += 1
-        lengths = () if estimate is None else tuple(estimate.lengths.tolist())
         request = ReserveRequest(
-            gateway, f"r{self.asked}", prompt, growth, 10.0, sequences, lengths, 2_000, arrival_s=arrival_s
+            gateway,
+            f"r{self.asked}",
+            prompt,
+            growth,
+            10.0,
+            sequences,
+            () if estimate is None else tuple(estimate.lengths.tolist()),
+            2_000,
+            arrival_s=arrival_s,
+            generated_tokens=generated,
+            emergency=emergency,
         )
         return self.ledger.reserve(request, load or Load(), others_first=others_first)
 
@@ -264,6 +277,72 @@ def test_another_rule_can_be_put_in_place() -> None:
     assert len(worker.fill(Estimate.exactly(100))) == 400 // -(-(160 + 2_001) // 16)
 
 
+def test_r08_an_answer_that_leaves_a_worker_without_kv_needs_room_for_what_it_holds_and_no_promise() -> None:
+    worker = Worker()
+    holds = [worker.start(name) for name in worker.fill(Estimate.exactly(800))]  # of 60 blocks at the end, 11 now
+    assert len(holds) == 6
+    ledger = worker.ledger
+    assert isinstance(worker.ask(Estimate.exactly(800), prompt=960, generated=100), Refusal)
+    reply = worker.ask(Estimate.exactly(800), prompt=960, generated=100, emergency=True)
+    assert isinstance(reply, Reservation)
+    assert ledger.reserved_blocks == ledger.recounted() == 6 * 11 + 61
+    assert ledger.promised_blocks(Load()) > SHAPE.blocks_total  # it counts against newcomers as everything else does
+    worker.start(reply.reservation_id, 960).end()
+    assert ledger.reserved_blocks == 6 * 11
+    assert ledger.promised_blocks(Load()) <= SHAPE.blocks_total
+
+
+def test_an_emergency_is_refused_where_those_that_run_would_run_out_a_moment_later() -> None:
+    worker, long = Worker(), Estimate.exactly(3_900)
+    alone = worker.ask(long)
+    assert isinstance(alone, Reservation)
+    worker.start(alone.reservation_id).advance(3_000)  # 198 blocks
+    moment = -(-2 * EMERGENCY_STEPS // 16)
+    most = 16 * (400 - 198 - moment) - 1
+    refusal = worker.ask(long, prompt=most + 1, generated=most - 99, emergency=True)
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason is RefusalReason.KV_BUSY
+    assert worker.ledger.pool_report(Load()).delayed_requests == 0  # nobody waits for the pool
+    assert isinstance(worker.ask(long, prompt=most, generated=most - 100, emergency=True), Reservation)
+
+
+def test_an_emergency_comes_before_those_to_whom_room_is_left() -> None:
+    worker = Worker()
+    assert isinstance(worker.ask(Estimate.exactly(100), others_first=True), Refusal)
+    assert isinstance(worker.ask(Estimate.exactly(100), others_first=True, emergency=True), Reservation)
+
+
+def test_an_emergency_of_declared_growth_needs_that_and_no_room_beyond_promises() -> None:
+    worker = Worker()
+    for name in worker.fill(Estimate.exactly(1_000)):
+        worker.start(name)
+    assert isinstance(worker.ask(None, growth=600), Refusal)
+    assert isinstance(worker.ask(None, growth=600, emergency=True), Reservation)
+    assert isinstance(worker.ask(None, growth=6_000, emergency=True), Refusal)
+
+
+@pytest.mark.parametrize("arrival_s", [0.0, 5.0])
+def test_an_answer_that_goes_on_is_as_old_as_it_is(arrival_s: float) -> None:
+    """It is expected to end as those of its age that began here, whether its KV comes late or at once."""
+    stayed, came = Worker(), Worker()
+    estimate, load = lognormal(200, 1.0), Load(step_time_s=0.02)
+    begun = stayed.ask(estimate)
+    assert isinstance(begun, Reservation)
+    stayed.start(begun.reservation_id).advance(480)
+    reply = came.ask(estimate, prompt=640, generated=480, arrival_s=arrival_s, load=load)
+    assert isinstance(reply, Reservation)
+    for _ in range(40):  # others decode meanwhile
+        came.ledger.expected.book.progress(16)
+    came.ledger.expected.book.refresh()
+    came.start(reply.reservation_id, 640)
+    for worker in (stayed, came):
+        worker.ledger.tend()
+        worker.ledger.expected.book.refresh()
+    rows = came.ledger.expected.book.rows
+    assert (rows.prompt[0], rows.generated(came.ledger.expected.book.now)[0], rows.limit[0]) == (160, 480, 2_000)
+    assert came.ledger.expected.book.totals == pytest.approx(stayed.ledger.expected.book.totals)
+
+
 class TwoGateways(LedgerMachine):
     """Any order of what two gateways may do."""
 
@@ -291,6 +370,17 @@ class TwoGateways(LedgerMachine):
             self.open.append(reply.reservation_id)
             pool = ledger.expected.budget.pool_blocks if len(ledger.expected) else 0
             assert alone or ledger.promised_blocks(load) <= SHAPE.blocks_total - pool + 1e-6
+            assert ledger.committed(load) <= SHAPE.blocks_total
+
+    @rule(generated=st.integers(0, 2_000), prompt=st.integers(1, 400), estimated=st.booleans())
+    def emergency(self, generated: int, prompt: int, estimated: bool) -> None:
+        """Whatever was promised, more is not held than there is. Afterwards that may be promised to nobody else."""
+        ledger, load = self.ledger, Load(step_time_s=0.02)
+        estimate = lognormal(200, 0.6) if estimated else None
+        tokens = prompt + generated
+        reply = self.worker.ask(estimate, tokens, growth=16, load=load, generated=generated, emergency=True)
+        if isinstance(reply, Reservation):
+            self.open.append(reply.reservation_id)
             assert ledger.committed(load) <= SHAPE.blocks_total
 
     @precondition(lambda self: self.open)

@@ -78,6 +78,7 @@ DELTAS = st.builds(
     transfer_s=NUMBER,
     compute_s=NUMBER,
     ticket=st.none() | TICKETS,
+    stays=st.booleans(),
 )
 PREFILL_DONES = st.builds(
     PrefillDone,
@@ -98,7 +99,9 @@ COMMANDS = (
     | st.builds(HandOver, U64)
 )
 FRAMES = st.lists(st.tuples(U64, DELTAS), max_size=4).map(tuple)
-RESERVE_REQUESTS = st.builds(ReserveRequest, TEXT, TEXT, U32, U32, NUMBER, U32, TOKENS, U32, NUMBER)
+RESERVE_REQUESTS = st.builds(
+    ReserveRequest, TEXT, TEXT, U32, U32, NUMBER, U32, TOKENS, U32, NUMBER, U64, U32, st.booleans()
+)
 RESERVE_REPLIES = st.builds(Reservation, TEXT, U32, NUMBER) | st.builds(
     Refusal, st.sampled_from(RefusalReason), U32, U32, U32, U32, U32, U32, NUMBER, NUMBER, NUMBER, U32
 )

@@ -52,7 +52,16 @@ def even_out(
         suiting = [one for one in targets if _narrows(full, shares.get(one.worker_id), answer)]
         blocks = answer.held_blocks + answer.growth_blocks
         recompute_s = answer.computed_tokens / prices.prefill_tokens_per_s
-        booked = fare(blocks, answer.kv_bytes, recompute_s, answer.left_s / prices.pays, answer.ways, suiting)
+        booked = fare(
+            blocks,
+            answer.kv_bytes,
+            recompute_s,
+            answer.left_s / prices.pays,
+            answer.ways,
+            suiting,
+            been=answer.been,
+            pause_s=prices.pause_s,
+        )
         if booked is not None and (best is None or booked.seconds / max(1, blocks) < best[0]):
             best = booked.seconds / max(1, blocks), answer, booked
     if best is None:

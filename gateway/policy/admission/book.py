@@ -140,8 +140,9 @@ class KvBook:
         if at is None or not self.rows.waiting[at]:
             return
         self.rows.waiting[at] = 0.0
-        if self.rows.started[at] != self.now:
-            self.rows.started[at] = self.now
+        started = self.now - self.rows.begun[at]
+        if self.rows.started[at] != started:
+            self.rows.started[at] = started
             if request_id not in self._at_once:
                 self._redraw_row(at)
 

@@ -23,6 +23,17 @@ class Response(StrEnum):
     PREEMPT = "preempt"  # take KV away, to be recomputed or loaded again
 
 
+#: Decode steps from the word that an answer shall leave until its KV is free: a call to where it goes, the step that it ends
+#: with, and the transfer.
+LEAVING_STEPS = 16
+
+
+def gained_blocks(running: int, step_s: float, look_s: float, block_size_tokens: int) -> int:
+    """What so many answers gain until those would be gone that leave at the next look; nothing where no step was measured."""
+    steps = look_s / step_s + LEAVING_STEPS if step_s else 0.0
+    return -(-round(steps * running) // block_size_tokens)
+
+
 #: Responses that take something from a running answer.
 YIELDING = (Response.CAP, Response.MOVE, Response.PREEMPT)
 
@@ -49,7 +60,7 @@ class Answer:
     """A running answer. `computed_tokens`: what a preemption would have to compute again, prompt included.
 
     `growth_blocks` and `left_s`: what it is expected to hold on top before it ends, and until then. `ways`: how it could go on
-    elsewhere; none where it must not move.
+    elsewhere; none where it must not move. `been`: workers that it has left.
     """
 
     request_id: str
@@ -61,22 +72,24 @@ class Answer:
     growth_blocks: int = 0
     left_s: float = float("inf")
     ways: frozenset[By] = frozenset(By)
+    been: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Prices:
     """What yielding costs. 0 bytes/s: there is no such way. `pays`: how many times the pause that a move means the answer
-    must still have to live."""
+    must still have to live; `pause_s`: of that, what comes on top of the bytes (calls, the last step here, the first there)."""
 
     prefill_tokens_per_s: float
     reload_bytes_per_s: float = 0.0  # from a host-memory tier
     pays: float = 2.0
+    pause_s: float = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Pressure:
-    """A worker's blocks now. `growth_blocks`: what its running answers gain until the next look. `targets`: where else
-    answers could go on."""
+    """A worker's blocks now. `growth_blocks`: what its running answers gain until those would be gone that leave at the next
+    look. `targets`: where else answers could go on, with the room that there is in an emergency."""
 
     blocks_total: int
     pool_blocks: int
@@ -154,7 +167,10 @@ def _make_room(
 ) -> Action:
     """Answers that yield alike: of the mildest response open to any, the cheapest for each block that it frees."""
     default, room = OverrunPolicy(), list(pressure.targets)
-    ways = [(answer, _way(answer, policies.get(answer.klass, default), prices, room)) for answer in pressure.answers]
+    free = -shortage
+    ways = [
+        (answer, _way(answer, policies.get(answer.klass, default), prices, room, free)) for answer in pressure.answers
+    ]
     possible = [(answer, way) for answer, way in ways if way is not None]
     if not possible:
         return Action(Response.QUEUE, numbers={**numbers, "short_blocks": shortage})
@@ -164,15 +180,15 @@ def _make_room(
     chosen: list[tuple[Answer, _Way]] = []
     moves: list[Move] = []
     for answer, way in alike:
-        if sum(taken.held_blocks for taken, _ in chosen) >= shortage:
+        if free >= 0:
             break
         if response is Response.MOVE:
-            if (booked := _fare(answer, prices, room)) is None:
+            if (booked := _fare(answer, prices, _better_off(room, free, answer))) is None:
                 continue  # the room has gone to those before it
-            at = room.index(booked.target)
-            room[at] = booked.target.less(answer.held_blocks + answer.growth_blocks)
+            room[room.index(booked.target)] = booked.target.less(answer.held_blocks)
             moves.append(Move(answer.request_id, booked.target.worker_id, booked.by))
         chosen.append((answer, way))
+        free += answer.held_blocks
     freed = sum(answer.held_blocks for answer, _ in chosen)
     totals: dict[str, float] = {"short_blocks": shortage, "cost_s": sum(way.cost_s for _, way in chosen)}
     for _, way in chosen:
@@ -187,17 +203,24 @@ def _spared(response: Response, answer: Answer) -> int:
     return answer.held_blocks + (answer.growth_blocks if response is Response.MOVE else 0)
 
 
+def _better_off(room: Sequence[Target], free: int, answer: Answer) -> list[Target]:
+    """Those that have no less room with the answer than its worker has without it: else the next look would see it come back,
+    or another one in its place."""
+    return [one for one in room if one.free_blocks - answer.held_blocks >= free + answer.held_blocks]
+
+
 def _fare(answer: Answer, prices: Prices, room: Sequence[Target]) -> Fare | None:
-    recompute_s = answer.computed_tokens / prices.prefill_tokens_per_s
-    blocks = answer.held_blocks + answer.growth_blocks
-    return fare(blocks, answer.kv_bytes, recompute_s, answer.left_s / prices.pays, answer.ways, room)
+    """What it holds must fit, and no more: it is computed anew if it stays."""
+    recompute_s, most_s = answer.computed_tokens / prices.prefill_tokens_per_s, answer.left_s / prices.pays
+    held, size = answer.held_blocks, answer.kv_bytes
+    return fare(held, size, recompute_s, most_s, answer.ways, room, been=answer.been, pause_s=prices.pause_s)
 
 
-def _way(answer: Answer, policy: OverrunPolicy, prices: Prices, room: Sequence[Target]) -> _Way | None:
+def _way(answer: Answer, policy: OverrunPolicy, prices: Prices, room: Sequence[Target], free: int) -> _Way | None:
     """The first way of the class's order that is open to this answer; what the others would cost is told with it."""
     recompute_s = answer.computed_tokens / prices.prefill_tokens_per_s
     reload_s = answer.kv_bytes / prices.reload_bytes_per_s if prices.reload_bytes_per_s else float("inf")
-    booked = _fare(answer, prices, room) if Response.MOVE in policy.order else None
+    booked = _fare(answer, prices, _better_off(room, free, answer)) if Response.MOVE in policy.order else None
     priced = {"recompute_tokens": float(answer.computed_tokens), "recompute_s": recompute_s}
     if prices.reload_bytes_per_s:
         priced |= {"reload_bytes": float(answer.kv_bytes), "reload_s": reload_s}

@@ -10,7 +10,7 @@ from gateway.policy.admission.risk import COUNT
 from gateway.policy.admission.survival import Lengths, Table, limit_of, lived
 from gateway.policy.estimate.estimate import LEVELS, Floats
 
-_COLUMNS = ("prompt", "started", "limit", "counted", "waiting", "lengths", "moments")
+_COLUMNS = ("prompt", "started", "limit", "counted", "waiting", "begun", "lengths", "moments")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,7 @@ class Rows:
     limit: Floats = field(default_factory=lambda: np.zeros(0))
     counted: Floats = field(default_factory=lambda: np.zeros(0))  # tokens up to which its chance to end is accounted
     waiting: Floats = field(default_factory=lambda: np.zeros(0))  # 1: its KV has not arrived
+    begun: Floats = field(default_factory=lambda: np.zeros(0))  # what it has generated elsewhere, with which it arrives
     lengths: Floats = field(default_factory=lambda: np.zeros((0, len(LEVELS))))
     moments: Floats = field(init=False)
 
@@ -81,6 +82,7 @@ class Rows:
         self.limit[at] = candidate.limit_tokens
         self.counted[at] = candidate.generated_tokens
         self.waiting[at] = candidate.arrival_steps > 0
+        self.begun[at] = candidate.generated_tokens
         self.lengths[at] = candidate.estimate.lengths
         self.moments[at] = moments
 
@@ -103,8 +105,9 @@ class Rows:
 
     def hold_back(self, now: int) -> None:
         """What should have arrived and has not is expected now."""
-        late = (self.waiting[: self.count] > 0) & (self.started[: self.count] < now)
-        self.started[: self.count][late] = now
+        arrives = self.started[: self.count] + self.begun[: self.count]
+        late = (self.waiting[: self.count] > 0) & (arrives < now)
+        self.started[: self.count][late] = now - self.begun[: self.count][late]
 
     def generated(self, now: int) -> Floats:
         return np.maximum(0.0, now - self.started[: self.count])

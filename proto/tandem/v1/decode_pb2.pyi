@@ -26,7 +26,7 @@ REFUSAL_REASON_WRONG_ROLE: RefusalReason
 REFUSAL_REASON_ENGINE_DEAD: RefusalReason
 
 class ReserveRequest(_message.Message):
-    __slots__ = ("gateway_id", "request_id", "prompt_tokens", "growth_tokens", "ttl_s", "sequences", "lengths", "limit_tokens", "arrival_s", "lengths_of")
+    __slots__ = ("gateway_id", "request_id", "prompt_tokens", "growth_tokens", "ttl_s", "sequences", "lengths", "limit_tokens", "arrival_s", "lengths_of", "generated_tokens", "emergency")
     GATEWAY_ID_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     PROMPT_TOKENS_FIELD_NUMBER: _ClassVar[int]
@@ -37,6 +37,8 @@ class ReserveRequest(_message.Message):
     LIMIT_TOKENS_FIELD_NUMBER: _ClassVar[int]
     ARRIVAL_S_FIELD_NUMBER: _ClassVar[int]
     LENGTHS_OF_FIELD_NUMBER: _ClassVar[int]
+    GENERATED_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    EMERGENCY_FIELD_NUMBER: _ClassVar[int]
     gateway_id: str
     request_id: str
     prompt_tokens: int
@@ -47,7 +49,9 @@ class ReserveRequest(_message.Message):
     limit_tokens: int
     arrival_s: float
     lengths_of: int
-    def __init__(self, gateway_id: _Optional[str] = ..., request_id: _Optional[str] = ..., prompt_tokens: _Optional[int] = ..., growth_tokens: _Optional[int] = ..., ttl_s: _Optional[float] = ..., sequences: _Optional[int] = ..., lengths: _Optional[_Iterable[int]] = ..., limit_tokens: _Optional[int] = ..., arrival_s: _Optional[float] = ..., lengths_of: _Optional[int] = ...) -> None: ...
+    generated_tokens: int
+    emergency: bool
+    def __init__(self, gateway_id: _Optional[str] = ..., request_id: _Optional[str] = ..., prompt_tokens: _Optional[int] = ..., growth_tokens: _Optional[int] = ..., ttl_s: _Optional[float] = ..., sequences: _Optional[int] = ..., lengths: _Optional[_Iterable[int]] = ..., limit_tokens: _Optional[int] = ..., arrival_s: _Optional[float] = ..., lengths_of: _Optional[int] = ..., generated_tokens: _Optional[int] = ..., emergency: _Optional[bool] = ...) -> None: ...
 
 class ReserveReply(_message.Message):
     __slots__ = ("reservation", "refusal")
@@ -184,7 +188,7 @@ class Frame(_message.Message):
     def __init__(self, deltas: _Optional[_Iterable[_Union[SequenceDelta, _Mapping]]] = ...) -> None: ...
 
 class SequenceDelta(_message.Message):
-    __slots__ = ("sequence", "tokens", "logprobs", "finish", "fault", "cached_tokens", "prompt_logprobs", "queue_s", "transfer_s", "compute_s", "ticket")
+    __slots__ = ("sequence", "tokens", "logprobs", "finish", "fault", "cached_tokens", "prompt_logprobs", "queue_s", "transfer_s", "compute_s", "ticket", "stays")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
     LOGPROBS_FIELD_NUMBER: _ClassVar[int]
@@ -196,6 +200,7 @@ class SequenceDelta(_message.Message):
     TRANSFER_S_FIELD_NUMBER: _ClassVar[int]
     COMPUTE_S_FIELD_NUMBER: _ClassVar[int]
     TICKET_FIELD_NUMBER: _ClassVar[int]
+    STAYS_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     tokens: _containers.RepeatedScalarFieldContainer[int]
     logprobs: _containers.RepeatedCompositeFieldContainer[_common_pb2.TokenLogprobs]
@@ -207,4 +212,5 @@ class SequenceDelta(_message.Message):
     transfer_s: float
     compute_s: float
     ticket: _common_pb2.Ticket
-    def __init__(self, sequence: _Optional[int] = ..., tokens: _Optional[_Iterable[int]] = ..., logprobs: _Optional[_Iterable[_Union[_common_pb2.TokenLogprobs, _Mapping]]] = ..., finish: _Optional[_Union[_common_pb2.FinishReason, str]] = ..., fault: _Optional[_Union[_common_pb2.Fault, _Mapping]] = ..., cached_tokens: _Optional[int] = ..., prompt_logprobs: _Optional[_Iterable[_Union[_common_pb2.PromptLogprob, _Mapping]]] = ..., queue_s: _Optional[float] = ..., transfer_s: _Optional[float] = ..., compute_s: _Optional[float] = ..., ticket: _Optional[_Union[_common_pb2.Ticket, _Mapping]] = ...) -> None: ...
+    stays: bool
+    def __init__(self, sequence: _Optional[int] = ..., tokens: _Optional[_Iterable[int]] = ..., logprobs: _Optional[_Iterable[_Union[_common_pb2.TokenLogprobs, _Mapping]]] = ..., finish: _Optional[_Union[_common_pb2.FinishReason, str]] = ..., fault: _Optional[_Union[_common_pb2.Fault, _Mapping]] = ..., cached_tokens: _Optional[int] = ..., prompt_logprobs: _Optional[_Iterable[_Union[_common_pb2.PromptLogprob, _Mapping]]] = ..., queue_s: _Optional[float] = ..., transfer_s: _Optional[float] = ..., compute_s: _Optional[float] = ..., ticket: _Optional[_Union[_common_pb2.Ticket, _Mapping]] = ..., stays: _Optional[bool] = ...) -> None: ...

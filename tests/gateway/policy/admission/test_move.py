@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.policy.admission.balance import Balance, Standing, even_out, full_ones
-from gateway.policy.admission.move import By, Target, fare
+from gateway.policy.admission.move import MOST_MOVES, By, Target, fare
 from gateway.policy.admission.overrun import Answer, Prices, Response
 
 BOTH = frozenset(By)
-PRICES = Prices(prefill_tokens_per_s=10_000.0)
+PRICES = Prices(prefill_tokens_per_s=10_000.0, pause_s=0.0)
 
 
 def to(*free: float, rate: float = 1e9) -> list[Target]:
@@ -46,6 +46,23 @@ def test_it_goes_where_most_room_is_left_and_nowhere_without() -> None:
 def test_an_answer_that_ends_soon_is_not_worth_the_pause() -> None:
     assert fare(10, 100_000_000, 0.5, 0.09, BOTH, to(50)) is None
     assert fare(10, 100_000_000, 0.5, 0.11, BOTH, to(50)) is not None
+
+
+def test_the_pause_is_more_than_the_bytes() -> None:
+    booked = fare(10, 100_000_000, 0.5, 0.31, BOTH, to(50), pause_s=0.2)
+    assert booked is not None
+    assert booked.transfer_s == pytest.approx(0.1)
+    assert booked.seconds == pytest.approx(0.3)
+    assert fare(10, 100_000_000, 0.5, 0.29, BOTH, to(50), pause_s=0.2) is None
+
+
+def test_nobody_goes_back_to_where_it_has_been_or_is_sent_on_for_ever() -> None:
+    booked = fare(10, 1, 0.5, 60.0, BOTH, to(50, 40), been={"d0"})
+    assert booked is not None
+    assert booked.target.worker_id == "d1"
+    assert fare(10, 1, 0.5, 60.0, BOTH, to(50, 40), been={"d0", "d1"}) is None
+    often = {f"other{index}" for index in range(MOST_MOVES)}
+    assert fare(10, 1, 0.5, 60.0, BOTH, to(50), been=often) is None
 
 
 def test_what_must_not_move_does_not() -> None:

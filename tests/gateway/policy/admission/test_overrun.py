@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.policy.admission.move import By, Move, Target
+from gateway.policy.admission.move import MOST_MOVES, By, Move, Target
 from gateway.policy.admission.overrun import (
     YIELDING,
     Action,
@@ -18,7 +18,7 @@ from gateway.policy.admission.overrun import (
     decide,
 )
 
-PRICES = Prices(prefill_tokens_per_s=10_000.0)
+PRICES = Prices(prefill_tokens_per_s=10_000.0, pause_s=0.0)
 CAPPED = OverrunPolicy((Response.CAP, Response.MOVE, Response.PREEMPT), cap_tokens=500)
 
 
@@ -75,13 +75,69 @@ def test_room_is_given_away_once() -> None:
     assert len(action.request_ids) == 2
 
 
-def test_what_it_may_still_grow_to_must_fit_as_well_and_it_must_live_to_use_it() -> None:
-    growing = replace(answer("a", 40), growth_blocks=20)
-    assert decide(pressed(1_010, growing, free=59), {}, PRICES).response is Response.PREEMPT
-    assert decide(pressed(1_010, growing, free=60), {}, PRICES).response is Response.MOVE
+def test_what_it_holds_must_fit_not_what_it_may_become_and_it_must_live_to_use_it() -> None:
+    """It is computed anew if it stays: the room that it still grows into may be found when it does."""
+    growing = replace(answer("a", 40), growth_blocks=2_000)
+    assert decide(pressed(1_010, growing, free=39), {}, PRICES).response is Response.PREEMPT
+    assert decide(pressed(1_010, growing, free=70), {}, PRICES).response is Response.MOVE
     ending = replace(growing, left_s=0.079)  # the pause takes 0.04 s
-    assert decide(pressed(1_010, ending, free=60), {}, PRICES).response is Response.PREEMPT
-    assert decide(pressed(1_010, replace(growing, ways=frozenset()), free=60), {}, PRICES).response is Response.PREEMPT
+    assert decide(pressed(1_010, ending, free=70), {}, PRICES).response is Response.PREEMPT
+    assert decide(pressed(1_010, replace(growing, ways=frozenset()), free=70), {}, PRICES).response is Response.PREEMPT
+
+
+def test_nobody_moves_to_a_worker_that_would_have_less_room_then_than_the_one_that_is_left() -> None:
+    """30 blocks are wanted. Without the one of 60 there are 30 free here, so there must be as many there with it."""
+    for free, response in ((89, Response.PREEMPT), (90, Response.MOVE)):
+        assert decide(pressed(1_030, answer("a", 60), free=free), {}, PRICES).response is response
+
+
+def test_the_fixed_part_of_a_pause_makes_one_large_move_cheaper_than_many_small_ones() -> None:
+    answers = [replace(answer(f"young{index}", 5), growth_blocks=60) for index in range(8)]
+    large = replace(answer("large", 40), growth_blocks=60)
+    held = pressed(1_010, *answers, large, free=500)
+    assert decide(held, {}, replace(PRICES, pause_s=0.1)).request_ids == ("large",)
+    assert "large" not in decide(held, {}, PRICES).request_ids
+
+
+@given(
+    held=st.lists(st.integers(0, 1_000), min_size=2, max_size=5),
+    blocks=st.lists(st.integers(1, 300), min_size=1, max_size=12),
+    growth=st.integers(0, 60),
+)
+def test_r26_answers_do_not_go_back_and_forth(held: list[int], blocks: list[int], growth: int) -> None:
+    """Whoever is full sheds, look after look, while nothing ends: every move leaves the target better off than its source was,
+    none goes to where it has been, and they come to an end."""
+    workers = {f"w{index}": others for index, others in enumerate(held)}  # held by answers that stay
+    where = {f"a{index}": "w0" for index in range(len(blocks))}
+    sizes = {f"a{index}": size for index, size in enumerate(blocks)}
+    been: dict[str, list[str]] = {name: [] for name in where}
+
+    def used(worker: str) -> int:
+        return workers[worker] + sum(sizes[name] for name, at in where.items() if at == worker)
+
+    for _ in range(200):
+        moves = 0
+        for worker in workers:
+            here = [
+                replace(answer(name, sizes[name]), been=frozenset(been[name]))
+                for name, at in where.items()
+                if at == worker
+            ]
+            targets = [Target(other, 1_000 - used(other), 1e9) for other in workers if other != worker]
+            action = decide(Pressure(1_000, 100, used(worker), growth, here, targets), {}, PRICES)
+            for move in action.moves:
+                been[move.request_id].append(worker)
+                where[move.request_id] = move.worker_id
+                assert used(move.worker_id) <= used(worker) + growth
+                assert used(move.worker_id) <= 1_000
+                moves += 1
+        if not moves:
+            break
+    else:
+        raise AssertionError("answers go back and forth")
+    for name, left in been.items():
+        assert len(set(left)) == len(left) <= MOST_MOVES
+        assert where[name] not in left
 
 
 @pytest.mark.parametrize("first", [Response.CAP, Response.MOVE])
