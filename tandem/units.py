@@ -3,9 +3,9 @@
 _UNITS = ("B", "KB", "MB", "GB", "TB")
 
 
-def counted(count: float, noun: str) -> str:
-    """1 token, 2,000 tokens."""
-    return f"{count:,g} {noun}" if count == 1 else f"{count:,.0f} {noun}s"
+def number(value: float) -> str:
+    """9,999,999 in full, 0.333333 in six digits."""
+    return f"{value:,.0f}" if value == int(value) else f"{value:,g}"
 
 
 def size(count: float) -> str:

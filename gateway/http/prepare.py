@@ -15,6 +15,7 @@ from gateway.http.served import Served
 from gateway.http.surface import Surface
 from gateway.request.errors import Reason, RequestError
 from gateway.request.intent import Intent
+from gateway.wording import counted
 
 #: Longest `X-Tandem-Max-Wait`; the queue's own deadline is shorter anyway.
 MAX_WAIT_S = 86_400.0
@@ -132,8 +133,8 @@ def _intent(
     if room < 1:
         raise RequestError(
             Reason.CONTEXT_LENGTH,
-            f"The prompt has {longest} tokens; with one token of answer it exceeds the model's window of "
-            f"{served.window} tokens. Shorten the prompt.",
+            f"The prompt has {counted(longest, 'token')}; with one token of answer it exceeds the model's window of "
+            f"{counted(served.window, 'token')}. Shorten the prompt.",
             param="messages" if isinstance(body, ChatRequest) else "prompt",
             numbers={"window": served.window, "prompt_tokens": longest},
         )

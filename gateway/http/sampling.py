@@ -5,6 +5,7 @@ import orjson
 from gateway.http.prompts import known_tokens
 from gateway.http.schema import ChatRequest, Common, CompletionRequest
 from gateway.request.errors import Reason, RequestError
+from gateway.wording import counted
 from proto.sampling import Sampling, StructuredKind, StructuredOutput
 
 
@@ -17,8 +18,8 @@ def build_sampling(
         name = "max_tokens" if body.max_tokens is not None else "max_completion_tokens"
         raise RequestError(
             Reason.CONTEXT_LENGTH,
-            f"`{name}` {limit} and a prompt of {prompt_tokens} tokens exceed the model's window of "
-            f"{room + prompt_tokens} tokens. Ask for at most {room} tokens or shorten the prompt.",
+            f"`{name}` {limit} and a prompt of {counted(prompt_tokens, 'token')} exceed the model's window of "
+            f"{counted(room + prompt_tokens, 'token')}. Ask for at most {counted(room, 'token')} or shorten the prompt.",
             param=name,
             numbers={"window": room + prompt_tokens, "prompt_tokens": prompt_tokens, "max_tokens": limit},
         )
@@ -27,7 +28,7 @@ def build_sampling(
     if min_tokens > max_tokens:
         raise RequestError(
             Reason.INVALID_REQUEST,
-            f"`min_tokens` {min_tokens} is larger than the limit of {max_tokens} tokens.",
+            f"`min_tokens` {min_tokens} is larger than the limit of {counted(max_tokens, 'token')}.",
             param="min_tokens",
         )
     return Sampling(

@@ -6,6 +6,7 @@ from gateway.policy.dispatch import TurnedAway, Why
 from gateway.policy.fairness.limits import Limited, LimitReason
 from gateway.policy.routing import Dead, NoRoute, Placement, Wait
 from gateway.request.errors import Reason, RequestError
+from gateway.wording import counted
 
 _REASONS: dict[Dead, Reason] = {
     Dead.NO_DECODE: Reason.NO_DECODE_WORKER,
@@ -62,7 +63,7 @@ def limited(limit: Limited) -> RequestError:
         reason, message = Reason.RATE_LIMITED, "this key asks for more requests or tokens a second than it may"
     else:
         reason = Reason.CONCURRENCY_LIMITED
-        message = f"{limit.numbers['in_hand']:g} requests of this key are running or waiting, as many as it may have"
+        message = f"this key has {counted(limit.numbers['in_hand'], 'request')} running or waiting, as many as it may"
     wait_s = min(_NEVER_S, limit.retry_after_s)
     return RequestError(reason, f"{message}; try again in {wait_s:.3g} s", retry_after_s=wait_s, numbers=limit.numbers)
 
@@ -79,20 +80,21 @@ def no_route(route: NoRoute, retry_after_s: float) -> RequestError:
             )
         case Dead.NEVER_FITS if numbers["answers"] > numbers["slots_total"]:
             message = (
-                f"{numbers['answers']:g} answers at once are asked for; the largest decode worker runs "
+                f"the request asks for {counted(numbers['answers'], 'answer')} at once; the largest decode worker runs "
                 f"{numbers['slots_total']:g}. Lower n"
             )
         case Dead.NEVER_FITS:
             message = (
-                f"prompt ({numbers['prompt_tokens']:g} tokens) and answer ({numbers['growth_tokens']:g} tokens) need "
-                f"{numbers['blocks_needed']:g} KV blocks; the largest decode worker has {numbers['blocks_total']:g}. "
+                f"prompt ({counted(numbers['prompt_tokens'], 'token')}) and answer "
+                f"({counted(numbers['growth_tokens'], 'token')}) need {counted(numbers['blocks_needed'], 'KV block')}; "
+                f"the largest decode worker has {numbers['blocks_total']:,.0f}. "
                 "Lower max_tokens or n, or shorten the prompt"
             )
         case Dead.TOGETHER:
             message = (
                 f"the {numbers['prompts']:g} prompts of this request are served together or not at all; they need "
-                f"{numbers['blocks_needed']:g} KV blocks and {numbers['answers']:g} slots, all decode workers have "
-                f"{numbers['blocks_total']:g} and {numbers['slots_total']:g}. Send fewer in one request, or declare a "
+                f"{counted(numbers['blocks_needed'], 'KV block')} and {counted(numbers['answers'], 'slot')}, all decode "
+                f"workers have {numbers['blocks_total']:,.0f} and {numbers['slots_total']:,.0f}. Send fewer in one request, or declare a "
                 "lower max_tokens"
             )
         case Dead.TOO_LONG:
@@ -125,8 +127,8 @@ def worker_away(route: NoRoute, retry_after_s: float) -> RequestError:
 def too_long(prompt_tokens: int, answer_tokens: int, window_tokens: int) -> RequestError:
     return RequestError(
         Reason.CONTEXT_LENGTH,
-        f"this model's context window is {window_tokens} tokens; the prompt has {prompt_tokens} and the answer asks "
-        f"for {answer_tokens}. Shorten one of them",
+        f"this model's context window is {counted(window_tokens, 'token')}; the prompt has {prompt_tokens:,} and the "
+        f"answer asks for {answer_tokens:,}. Shorten one of them",
         param="max_tokens" if prompt_tokens < window_tokens else None,
         numbers={
             "prompt_tokens": prompt_tokens,
@@ -139,7 +141,7 @@ def too_long(prompt_tokens: int, answer_tokens: int, window_tokens: int) -> Requ
 def queue_full(waiting: int, outlook: Placement | Wait | NoRoute, retry_after_s: float) -> RequestError:
     return RequestError(
         Reason.QUEUE_FULL,
-        f"{waiting} requests are waiting for KV already; try again later",
+        f"the line for KV is full ({counted(waiting, 'request')}); try again later",
         retry_after_s=retry_after_s,
         numbers={"waiting": waiting, **_kv(outlook)},
     )

@@ -23,8 +23,8 @@ def drain(
       tandem drain decode-0
       tandem drain decode-0 --resume
     """
+    from gateway.wording import counted
     from tandem.client import GatewayClient
-    from tandem.units import counted
 
     async def ask() -> dict[str, Any]:
         async with GatewayClient(endpoint, api_key) as client:

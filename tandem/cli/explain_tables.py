@@ -7,7 +7,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tandem.units import counted
+from gateway.wording import counted
+from tandem.units import number
 
 
 def render(decision: Mapping[str, Any]) -> RenderableType:
@@ -23,7 +24,7 @@ def render_error(request_id: str, error: Mapping[str, Any]) -> RenderableType:
         f"  {error['status']} {error['code']}{param}: {error['message']}",
     ]
     if error["numbers"]:
-        lines.append("  " + ", ".join(f"{name} {value:g}" for name, value in error["numbers"].items()))
+        lines.append("  " + ", ".join(f"{name} {number(value)}" for name, value in error["numbers"].items()))
     return Group(*map(Text, lines))
 
 
@@ -49,7 +50,7 @@ def _head(decision: Mapping[str, Any]) -> Iterator[RenderableType]:
 
 def _look(look: Mapping[str, Any]) -> Iterator[RenderableType]:
     parts = [look["what"], look["worker_id"], f"({look['why']})" if look["why"] else ""]
-    numbers = ", ".join(f"{name} {value:g}" for name, value in look["numbers"].items())
+    numbers = ", ".join(f"{name} {number(value)}" for name, value in look["numbers"].items())
     line = f"{look['at_s']:8.3f} s  {' '.join(part for part in parts if part)}"
     yield Text(f"{line}; {numbers}" if numbers else line)
     if look.get("ways"):

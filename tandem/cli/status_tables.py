@@ -9,8 +9,9 @@ from rich.text import Text
 from gateway.cluster.snapshot import ClusterSnapshot, PairSnapshot, WorkerSnapshot
 from gateway.cluster.states import PairState, WorkerStatus
 from gateway.policy.control.rows import BucketRow, ClassRow, EarlyRow, PolicySnapshot, RolesRow
+from gateway.wording import counted
 from proto.worker import Role
-from tandem.units import counted, rate, size
+from tandem.units import rate, size
 
 _POOLS = {Role.PREFILL: "prefill", Role.DECODE: "decode", Role.BOTH: "colocated"}
 _GOOD: frozenset[WorkerStatus | PairState] = frozenset({WorkerStatus.READY, PairState.USABLE})
@@ -135,9 +136,9 @@ def _headline(snapshot: ClusterSnapshot) -> Text:
     return Text.assemble(f"gateway {snapshot.gateway_id}: {snapshot.mode}, ", verdict)
 
 
-def _table(title: str, columns: Iterable[str]) -> Table:
+def _table(title: str, columns: Iterable[str], *, gap: int = 2) -> Table:
     left = ("class", "model", "worker", "pool", "pair", "state", "over", "engine")
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, gap, 0, 0))
     for column in columns:
         # on 80 columns long names break, before any figure is cut: a pair's at its arrow
         named = column in ("engine", "pair", "worker", "class", "model")
@@ -202,7 +203,7 @@ def _others(pairs: Sequence[PairSnapshot], shown: int) -> list[RenderableType]:
 
 
 def _pairs(pairs: Iterable[PairSnapshot]) -> Table:
-    table = _table("Pairs", ("pair", "state", "over", "measured", "moved", "in use", "failed"))
+    table = _table("Pairs", ("pair", "state", "over", "measured", "moved", "in use", "failed"), gap=1)
     for pair in pairs:
         table.add_row(
             _name(pair),

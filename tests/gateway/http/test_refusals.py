@@ -71,6 +71,8 @@ CHAT: list[tuple[dict[str, Any], str, str]] = [
     ({"kv_transfer_params": None}, "kv_transfer_params", "invalid_request"),
     ({"remote_host": "10.0.0.1"}, "remote_host", "invalid_request"),
     ({"do_remote_prefill": False}, "do_remote_prefill", "invalid_request"),
+    ({"emergency": True}, "emergency", "invalid_request"),  # what a worker is told of answers that leave another
+    ({"generated_tokens": 4}, "generated_tokens", "invalid_request"),
     ({"temprature": 1}, "temprature", "invalid_request"),
     ({"model": 5}, "model", "invalid_request"),
     ({"model": "gpt-9"}, "model", "model_not_found"),
@@ -148,6 +150,12 @@ async def test_malformed_bodies_are_400(body: bytes, path: str) -> None:
         reply = await at.client.post(path, content=body)
     assert reply.status_code == 400
     assert reply.json()["error"]["code"] == "invalid_request"
+
+
+async def test_one_token_is_not_called_tokens() -> None:
+    async with site(says("a"), cluster=FakeCluster(worker_info(64))) as at:
+        reply = await at.complete([97], max_tokens=5000)
+    assert "a prompt of 1 token exceed the model's window of 64 tokens" in reply.json()["error"]["message"]
 
 
 async def test_b38_a_prompt_beyond_the_window_is_refused_with_the_numbers() -> None:

@@ -112,7 +112,8 @@ def test_long_names_of_a_pair_break_and_no_figure_is_cut(host: str) -> None:
     for figure in ("quarantined", "271.3 GB/s", "10.0 TB in 12345", "81.0 GB/s", "1234"):
         assert figure in lines[at]
     # with what broke put together again, both names are whole
-    assert "".join("".join(line.split(" ")[:2]) for line in lines[at:end]).count(host) == 2
+    width = lines[at - 1].index("state")
+    assert "".join(line[:width].strip() for line in lines[at:end]).replace(" ", "") == f"{host}→{host}"
 
 
 def test_what_is_under_way_is_counted_in_words() -> None:
