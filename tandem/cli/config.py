@@ -7,6 +7,8 @@ from typing import Annotated
 import typer
 
 from tandem.cli import options
+from tandem.cli.failure import CliError, warn
+from tandem.cli.planned import require_model
 
 app = typer.Typer(help="Show and check the configuration.", no_args_is_help=True)
 
@@ -49,3 +51,7 @@ def check(file: Annotated[Path, typer.Argument(metavar="FILE")], settings: optio
         if loaded.layout.workers(role)
     )
     typer.echo(f"{file} is valid: {layout}, {loaded.engine.backend} engine")
+    try:
+        require_model(loaded)
+    except CliError as error:  # the document is right, and a flag may say the rest
+        warn(str(error))

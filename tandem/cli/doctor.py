@@ -54,7 +54,14 @@ def _findings(config: "TandemConfig") -> "list[Finding]":
     from tandem.doctor.facts import gather
 
     real = any(config.engine_of(role).backend is Backend.VLLM for role in Role if config.layout.workers(role))
-    return [*examine(config, gather(nixl=real)), _layout(config)]
+    gateway = config.gateway
+    addresses = ((gateway.host, gateway.port), (gateway.grpc_host, gateway.grpc_port))
+    return [*examine(config, gather(addresses, nixl=real)), _layout(_on_free_ports(config))]
+
+
+def _on_free_ports(config: "TandemConfig") -> "TandemConfig":
+    """Ports have findings of their own, and would hide what else is wrong with the layout."""
+    return config.model_copy(update={"gateway": config.gateway.model_copy(update={"port": 0, "grpc_port": 0})})
 
 
 def _layout(config: "TandemConfig") -> "Finding":
@@ -74,12 +81,11 @@ def _layout(config: "TandemConfig") -> "Finding":
         if config.engine.backend is Backend.VLLM and model in CATALOGUE and not is_fetched(model):
             return Finding("layout", Verdict.WARNING, f"model {model} is not here yet", "tandem up makes it first")
         require_tokenizer_of(config)
-        plan = prepare(config)
+        workers = ", ".join(child.name for child in prepare(config).workers)
     except (CliError, PlanError) as error:
         cause, _, fix = str(error).partition("; ")
         return Finding("layout", Verdict.FAILS, cause, fix)
-    workers = ", ".join(child.name for child in plan.workers)
-    return Finding("layout", Verdict.OK, f"{workers} fit, port {plan.port} is free")
+    return Finding("layout", Verdict.OK, f"this machine has room for {workers}")
 
 
 def _show(findings: "list[Finding]") -> None:

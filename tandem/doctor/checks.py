@@ -6,10 +6,11 @@ from enum import StrEnum
 
 from engine.config import Backend, EngineConfig
 from gateway.http.exposure import open_doors
+from gateway.wording import counted
 from proto.worker import Role
 from tandem.config import TandemConfig
 from tandem.doctor.facts import Facts
-from tandem.units import counted, size
+from tandem.units import size
 
 #: Ranks of a TP group and UCX talk through /dev/shm; containers give 64 MB of it by default.
 SHM_BYTES = 1 << 30
@@ -45,6 +46,7 @@ def examine(config: TandemConfig, facts: Facts) -> list[Finding]:
         *(_shared_memory(facts, real) if real else ()),
         *(_locked_memory(facts) if real and moves_kv else ()),
         _open_files(facts),
+        *_ports(config, facts),
         *(Finding("open door", Verdict.WARNING, door) for door in open_doors(config.gateway)),
     ]
 
@@ -103,6 +105,17 @@ def _locked_memory(facts: Facts) -> Iterator[Finding]:
     if facts.rdma and facts.locked_bytes is not None:
         fix = "ulimit -l unlimited (LimitMEMLOCK=infinity, --ulimit memlock=-1)"
         yield Finding("locked memory", Verdict.WARNING, f"at most {size(facts.locked_bytes)}, with RDMA", fix)
+
+
+def _ports(config: TandemConfig, facts: Facts) -> Iterator[Finding]:
+    wanted = {"gateway.port": config.gateway.port, "gateway.grpc_port": config.gateway.grpc_port}
+    for key, port in wanted.items():
+        if port in facts.taken:
+            owner = facts.taken[port]
+            found = f"{port} is in use{f' by {owner}' if owner else ''}"
+            yield Finding("port", Verdict.FAILS, found, f"stop that, or set {key} (0 picks a free one)")
+        elif port:
+            yield Finding("port", Verdict.OK, f"{port} is free")
 
 
 def _open_files(facts: Facts) -> Finding:

