@@ -13,6 +13,8 @@ from tandem.supervisor.plan import Plan
 
 #: A start that takes longer says every so often that it goes on, and with what.
 STILL_S = 10.0
+#: Characters of what it says of it; once, until there is news.
+_DETAIL = 120
 #: The state of a child that no gateway knows yet.
 STARTING = "starting"
 
@@ -46,6 +48,7 @@ class PlainReporter:
         self._began_s = clock()
         self._states: dict[str, str] = {}
         self._told_s: dict[str, float] = {}
+        self._details: dict[str, str] = {}
         self._logs: dict[str, Path] = {}
 
     def begin(self, plan: Plan) -> None:
@@ -65,7 +68,9 @@ class PlainReporter:
             self._line(name, state)
         elif state != "ready" and self._clock() - self._told_s.get(name, self._began_s) >= STILL_S:
             at = detail or (last_told(self._logs[name]) if name in self._logs else "")
-            self._line(name, f"still {state}{f': {at}' if at else ''}")
+            news = "" if at == self._details.get(name) else at[:_DETAIL]
+            self._details[name] = at
+            self._line(name, f"still {state}{f': {news}' if news else ''}")
 
     def ready(self, lines: Sequence[str]) -> None:
         for line in lines:
