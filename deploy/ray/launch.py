@@ -2,7 +2,7 @@
 
 Each worker is one actor in a placement group of its own, STRICT_PACK, so that a TP group stays on one machine; Ray chooses
 the machine and sets CUDA_VISIBLE_DEVICES. The document must lie under the same path on every machine, and so must the
-environment with the `tandem` command. Ctrl-C ends the fleet. Not run on a cluster yet; see docs/planning.md.
+environment with the `tandem` command. Ctrl-C ends the fleet. Not run on a cluster yet; see docs/deployment.md.
 """
 
 import argparse

@@ -18,7 +18,8 @@ patterns, `policy` is one of the last 8 versions, and `worker`, `prefill` and `d
 gateway process come with them. Where `api_keys` is set, metrics with the labels `worker`, `prefill`, `decode` or `gateway`
 are for scrapers with an operator's key (`Authorization: Bearer KEY`); the others need none.
 
-A Grafana dashboard of them is in [deploy/grafana.json](../deploy/grafana.json), made by `python -m gateway.observe.dashboard`.
+A Grafana dashboard of them is in [deploy/grafana.json](../deploy/grafana.json), made by `python -m gateway.observe.dashboard`, and
+rules for alerts in [deploy/alerts.yaml](../deploy/alerts.yaml). What other gateways call the same figures is [at the end](#coming-from-another-gateway).
 """
 
 
