@@ -120,9 +120,9 @@ quick: $(STAMPS)/dev ## The quick tests alone
 	@$(PYTEST) -q -n $(WORKERS) --dist worksteal -m "$(FAST)"
 
 .PHONY: test
-test: install-dev install-engine model lint types ## Everything, the real engine included
-	@.ci/steady $(PYTEST) -q -n auto -m "not engine and not soak"
-	@.ci/steady $(PYTEST) -q -m "engine and not soak"
+test: install-dev ## Everything, the real engine included
+	@$(MAKE) -j2 install-engine model lint types
+	@$(BIN)/python .ci/steady
 	@echo "make test: lint, types, tests and tests on the real engine: all passed"
 
 .PHONY: lint types format
