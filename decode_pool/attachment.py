@@ -105,10 +105,10 @@ class Attachment:
         self._spawn(self._lose(running, running.pull, worker_id))
 
     def hand_over(self, sequence: int) -> None:
-        """A sequence shall go on elsewhere; one that has ended, or that the engine does not have yet, goes on as it was."""
+        """A sequence shall go on elsewhere; one that has ended is nobody's business, one that the engine does not have yet stays."""
         running = self.running.get(sequence)
-        if running is not None and running.name:
-            self.pool.dispatcher.hand_over(running.name)
+        if running is not None and not (running.name and self.pool.dispatcher.hand_over(running.name)):
+            self.outbox.put(((sequence, SequenceDelta((), stays=True)),))
 
     async def close(self) -> None:
         """The stream is gone: everything it ran is aborted, and its blocks come back."""
@@ -127,7 +127,7 @@ class Attachment:
                     self._spawn(self._free(output.ticket))
                 continue
             delta = output.delta
-            if running.silent:
+            if running.silent and not delta.stays:
                 delta = self._first(running, output)
             running.hold.advance(len(delta.tokens))
             if delta.finish is not None or delta.fault is not None:

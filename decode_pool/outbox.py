@@ -14,17 +14,19 @@ DEFAULT_DEPTH = 32
 class _Pile:
     """Several deltas of one sequence that will travel as one."""
 
-    __slots__ = ("first", "last", "logprobs", "tokens")
+    __slots__ = ("first", "last", "logprobs", "stays", "tokens")
 
     def __init__(self, first: SequenceDelta) -> None:
         self.first = first
         self.last = first
         self.tokens: list[int] = list(first.tokens)
         self.logprobs: list[TokenLogprobs] = list(first.logprobs)
+        self.stays = first.stays
 
     def add(self, delta: SequenceDelta) -> None:
         self.tokens.extend(delta.tokens)
         self.logprobs.extend(delta.logprobs)
+        self.stays = self.stays or delta.stays
         self.last = delta
 
     def delta(self) -> SequenceDelta:
@@ -36,6 +38,7 @@ class _Pile:
             finish=self.last.finish,
             fault=self.last.fault,
             ticket=self.last.ticket,
+            stays=self.stays,
         )
 
 

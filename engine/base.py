@@ -90,8 +90,9 @@ class Engine(Protocol):
 
     def hand_over(self, request_id: str) -> None:
         """A request that runs shall go on elsewhere: it ends at its next token, or the one after that where a KV block ends,
-        with HANDED_OVER and a ticket for its KV. One that ends by itself first ends as it would have. No-ops: unknown and ended
-        ids, and requests that this engine cannot hand over now; `WorkerInfo.hands_over` says whether it ever can.
+        with HANDED_OVER and a ticket for its KV. One that ends by itself first ends as it would have. One that cannot be handed
+        over now goes on, and an output without tokens says so (`stays`), so that nobody keeps a place for it elsewhere.
+        Unknown and ended ids are no-ops; `WorkerInfo.hands_over` says whether the engine ever can.
         """
         ...
 

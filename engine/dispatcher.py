@@ -102,17 +102,20 @@ class Dispatcher:
         # A task of its own: the caller may be cancelled, the abort must not be.
         await asyncio.shield(self._spawn(self._abort(name)))
 
-    def hand_over(self, name: str) -> None:
-        """Has the engine end a request with a ticket; its owner hears of that as of any end. Ended names are no-ops."""
+    def hand_over(self, name: str) -> bool:
+        """Has the engine end a request with a ticket; its owner hears of that as of any end, or that it goes on here. False: it
+        goes on, and nothing more will be said. Ended names are no-ops."""
         if name not in self._routes:
-            return
+            return True
         try:
             self._engine.hand_over(name)
         except EngineDeadError as error:
             self._die(str(error))
         except Exception:
-            # It goes on here: nobody has promised more than to try.
+            # Nobody has promised more than to try.
             log.exception("the engine could not hand over %s", name)
+            return False
+        return True
 
     async def release(self, ticket_id: str) -> bool:
         try:

@@ -102,8 +102,13 @@ class SimulatedEngine:
     def hand_over(self, request_id: str) -> None:
         self._alive()
         generation = self._generations.get(request_id)
-        if generation is not None:
+        if generation is None:
+            return
+        if generation.may_be_cut:
             generation.handing_over = True
+        else:
+            self._late.append(EngineOutput(request_id, SequenceDelta((), stays=True)))
+            self._wake.set()
 
     async def release(self, ticket_id: str) -> bool:
         self._alive()

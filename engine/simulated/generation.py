@@ -4,7 +4,7 @@ import time
 
 from engine.base import EngineOutput
 from engine.simulated.injector import Afflictions
-from engine.simulated.sequence import Sequence, TokenKeys
+from engine.simulated.sequence import Sequence, Status, TokenKeys
 from engine.simulated.setup import MEAN_ANSWER, Setup
 from engine.simulated.structured import UnsupportedSchemaError, minimal_json
 from engine.simulated.tokens import TokenStream, prompt_logprobs, token_logprobs
@@ -103,6 +103,14 @@ class Generation:
         if self.handing_over and (len(self.tokens) - 1) % self._block_size:
             return FinishReason.HANDED_OVER
         return None
+
+    @property
+    def may_be_cut(self) -> bool:
+        """Whether it runs, has begun, and would not end by itself by the token at which it can be handed over."""
+        if self.sequence.status is not Status.RUNNING or not self.generated:
+            return False
+        tokens = self.generated + (1 if len(self.tokens) % self._block_size else 2)
+        return tokens < self.limit
 
     def logprobs(self) -> tuple[TokenLogprobs, ...]:
         """Of the token sampled last."""

@@ -174,7 +174,7 @@ class VllmEngine:
             self._spawn(self._hand_over(live))
 
     async def _hand_over(self, live: Live) -> None:
-        """Where the engine's process cannot, the answer goes on here, and ends without a ticket."""
+        """Where the engine's process cannot, the answer goes on here, says so, and ends without a ticket."""
         assert self._core is not None
         try:
             live.moving = bool(await self._core.client.call_utility_async(HAND_OVER, live.core_id))
@@ -182,6 +182,8 @@ class VllmEngine:
             live.moving = False
             if not self._dead:
                 log.warning("%s was not handed over: %s", live.work.request_id, error)
+        if not live.moving and live.core_id in self._by_core_id:  # of one that has ended the end says enough
+            self._frames.put_nowait([(live, EngineOutput(live.work.request_id, SequenceDelta((), stays=True)))])
 
     async def release(self, ticket_id: str) -> bool:
         self._running()

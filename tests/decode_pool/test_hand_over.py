@@ -8,7 +8,7 @@ from proto.ticket import Ticket
 from proto.work import FinishReason, HandOver, Start
 from proto.worker import Role
 from tests.decode_pool.test_service import answer_alone
-from tests.tandem.worker.harness import Served, Stream, serve, until, work
+from tests.tandem.worker.harness import Served, Story, Stream, serve, until, work
 from transfer.leases import LeaseState
 
 
@@ -70,6 +70,42 @@ async def test_whoever_is_asked_too_late_or_twice_goes_on_as_it_was() -> None:
         again = await stream.start(await one.client.reserve(20, 8), work("n", 20, 8))
         assert (await stream.stories[again].end()).finish is FinishReason.LENGTH
         await one.quiet()
+
+
+async def test_one_that_its_engine_keeps_says_so_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether the engine says it, or fails over the question, or does not have the sequence yet."""
+
+    def breaks(name: str) -> None:
+        raise RuntimeError(name)
+
+    async with serve(Role.PREFILL) as writer, serve(Role.DECODE) as one, one.client.attached() as stream:
+
+        async def asked(most: int) -> tuple[int, Story]:
+            sequence = await stream.start(await one.client.reserve(20, most), work("m", 20, most))
+            await stream.stories[sequence].begun.wait()
+            await stream.send(HandOver(sequence))
+            return sequence, stream.stories[sequence]
+
+        monkeypatch.setattr(one.worker.dispatcher._engine, "hand_over", breaks)
+        _, broken = await asked(400)
+        await until(lambda: any(delta.stays for delta in broken.deltas))
+        monkeypatch.undo()
+        assert (await broken.end()).finish is FinishReason.LENGTH
+        assert len(broken.tokens) == 400
+
+        done = await writer.client.prefill(work("w", 20, 1))
+        assert done.ticket is not None
+        gate = one.worker.decode.gate
+        monkeypatch.setattr(gate, "_limit", 0)
+        reservation = await one.client.reserve(21, 8)
+        sequence = await stream.start(reservation, work("w", 20, 8, carried=done.tokens), done.ticket)
+        await until(lambda: gate.waiting)
+        await stream.send(HandOver(sequence))
+        await until(lambda: stream.stories[sequence].deltas)
+        assert [(delta.tokens, delta.stays) for delta in stream.stories[sequence].deltas] == [((), True)]
+        await stream.abort(sequence)
+        await one.quiet()
+        await writer.quiet()
 
 
 async def test_a_ticket_that_comes_with_the_abort_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:

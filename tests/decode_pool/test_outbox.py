@@ -110,3 +110,11 @@ def test_every_sequence_hears_the_same_whatever_was_merged(
         assert heard == said
 
     asyncio.run(run())
+
+
+async def test_that_a_sequence_stays_is_not_lost_in_a_pile() -> None:
+    outbox = Outbox(depth=0)
+    outbox.put(((1, SequenceDelta((5,))),))
+    outbox.put(((1, SequenceDelta((), stays=True)),))
+    outbox.put(((1, SequenceDelta((6,))),))
+    assert await drain(outbox) == [((1, SequenceDelta((5, 6), stays=True)),)]

@@ -100,6 +100,29 @@ async def test_one_that_ends_by_itself_pins_nothing(prefill: Driver) -> None:
     assert prefill.engine.stats().tickets_held == 0
 
 
+def _stays(answer: Answer) -> int:
+    return sum(output.delta.stays for output in answer.outputs)
+
+
+async def test_one_that_the_engine_keeps_says_so(prefill: Driver) -> None:
+    """It has not begun, or would end by itself by then: nobody waits for a ticket."""
+    work = Work(prefill.name(), _prompt(300), greedy(TOKENS), cache_salt="moved")
+    prefill.submit(work)
+    prefill.engine.hand_over(work.request_id)
+    answer = await _end(prefill, work, await _told(prefill, work))
+    assert (answer.last.finish, len(answer.tokens), _stays(answer)) == (FinishReason.LENGTH, TOKENS, 1)
+    handed = await _handed_over(prefill, _prompt(40))
+    assert _stays(handed) == 0
+    assert await prefill.engine.release(handed.ticket.ticket_id)
+    await prefill.settled()
+
+
+async def _told(engine: Driver, work: Work) -> Answer:
+    answer = Answer()
+    answer.outputs.append(await engine.next(work.request_id))
+    return answer
+
+
 async def test_one_that_is_aborted_after_it_was_asked_leaves_nothing(prefill: Driver) -> None:
     for _ in range(4):
         work = Work(prefill.name(), _prompt(300), greedy(TOKENS), cache_salt="moved")
