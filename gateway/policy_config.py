@@ -42,6 +42,13 @@ class Overrun(StrEnum):
     MOVE = "move"
 
 
+class Drain(StrEnum):
+    """What becomes of the answers of a decode worker that takes no more of them."""
+
+    MOVE = "move"
+    WAIT = "wait"
+
+
 class ClassPolicy(Strict):
     """One traffic class. A request belongs to the first class, in the order of their names here, that it matches."""
 
@@ -172,6 +179,13 @@ class PolicyConfig(Strict):
     lengths: LengthsPolicy = LengthsPolicy()
     early_rejection: EarlyRejectionPolicy = EarlyRejectionPolicy()
     balance: BalancePolicy | None = Field(None, description="Unset: no answer moves to even workers out.")
+    drain: Drain = Field(
+        Drain.MOVE,
+        description=(
+            "Answers on a decode worker that drains, or is no decode worker any more: `move`, they go on at workers with room, "
+            "and what cannot ends where it is; `wait`: all end where they are."
+        ),
+    )
     decisions: int = Field(1024, ge=0, description="Recent requests that `tandem explain` knows.")
 
     @field_validator("classes")

@@ -57,10 +57,18 @@ class Cluster:
         self.cleanups = Cleanups()
         self.requests: set[Tracked] = set()
         self.queued: Callable[[], int] = lambda: 0
-        self.answers_move: Callable[[], bool] = lambda: False  # between decode workers, which then are pairs, too
+        self.answers_move: Callable[[Worker], bool] = lambda _: (
+            False
+        )  # to other decode workers, which then are pairs, too
         self.pairs = PairBook(config.health, clock, self._pair_moved)
         self.roster = Roster(
-            self.gateway_id, config, self.observer, self.pairs, clock, self.changed, lambda: self.answers_move()
+            self.gateway_id,
+            config,
+            self.observer,
+            self.pairs,
+            clock,
+            self.changed,
+            lambda writer: self.answers_move(writer),
         )
         self._view = View()
         self._listeners: list[Callable[[], None]] = []

@@ -30,7 +30,7 @@ class Roster:
         pairs: PairBook,
         clock: Callable[[], float],
         changed: Callable[[], None],
-        answers_move: Callable[[], bool] = lambda: False,
+        answers_move: Callable[[Worker], bool] = lambda _: False,
     ) -> None:
         self.gateway_id = gateway_id
         self._config = config

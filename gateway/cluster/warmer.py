@@ -26,7 +26,7 @@ def belongs(prefill: Worker, decode: Worker, fluid: bool) -> bool:
 
 
 class Warmer:
-    """`answers_move`: whether running answers may go on at another decode worker, and decode workers are pairs as well."""
+    """`answers_move`: whether running answers of a worker may go on at another decode worker, which then is its pair as well."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class Warmer:
         timeout_s: float,
         worker: Callable[[str], Worker | None],
         fluid: bool = False,
-        answers_move: Callable[[], bool] = lambda: False,
+        answers_move: Callable[[Worker], bool] = lambda _: False,
     ) -> None:
         self._pairs = pairs
         self._fluid = fluid
@@ -77,7 +77,7 @@ class Warmer:
     def _belongs(self, writer: Worker, reader: Worker) -> bool:
         if belongs(writer, reader, self._fluid):
             return True
-        return self._answers_move() and writer is not reader and writer.role.decodes and reader.role.decodes
+        return writer is not reader and writer.role.decodes and reader.role.decodes and self._answers_move(writer)
 
     def _start(self) -> None:
         for pair in self._pairs.to_warm():

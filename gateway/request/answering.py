@@ -23,11 +23,13 @@ from proto.work import SequenceDelta
 
 
 class Watch(Protocol):
-    """What becomes of the first answer: it has given its first token here, or its ticket has come."""
+    """What becomes of the first answer: it has given its first token here, its ticket has come, or will not."""
 
     def began(self, pulled: bool) -> None: ...
 
     def handed(self, ticket: TicketHold) -> None: ...
+
+    def stays(self) -> None: ...
 
 
 class Answering:
@@ -115,6 +117,7 @@ class Answering:
             lambda delta: self._began(answer, delta),
             self._job.clock,
             self._handed,
+            self._watch.stays,
         )
         self._running[answer] = running
         try:

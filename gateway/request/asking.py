@@ -88,8 +88,8 @@ class Asking:
         except asyncio.CancelledError:
             self._cluster.cleanups.spawn(self._abandon(call, worker, lease, name), f"abandoned reserve {name}")
             raise
-        except (WorkerLostError, FaultError, TimeoutError) as error:
-            self._blame(bid, worker, error)
+        except Exception as error:
+            # It may have been granted all the same, whatever went wrong here.
             worker.not_granted(lease)
             tell(
                 worker,
@@ -97,10 +97,10 @@ class Asking:
                 self._cluster.cleanups,
                 f"release of {name}",
             )
+            if not isinstance(error, WorkerLostError | FaultError | TimeoutError):
+                raise
+            self._blame(bid, worker, error)
             return None
-        except Exception:
-            worker.not_granted(lease)
-            raise
         if isinstance(reply, Refusal):
             worker.refused(reply, lease)
             self._controller.not_granted(bid, worker.worker_id, reply)

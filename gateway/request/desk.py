@@ -57,7 +57,7 @@ class Desk:
             decided=self.controller.decided,
         )
         self._asking = Asking(cluster, config, self.controller)
-        self.overruns = Overruns(cluster, self.controller)
+        self.overruns = Overruns(cluster, self.controller, lambda: self.roles.policy.leaning if self.roles else ())
         self._insistence = Insistence()
         self._reopening: asyncio.TimerHandle | None = None
         cluster.queued = lambda: len(self._dispatch)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from gateway.cluster.worker import Worker
 from gateway.policy.admission.move import By
 from gateway.policy.control.decisions import Look
 from gateway.policy.control.going_on import going_on, newest
@@ -13,11 +14,13 @@ from gateway.request.holds import ReservationHold, TicketHold
 from gateway.request.job import Job
 from gateway.request.legs import carriable
 from gateway.request.merge import Merge
-from gateway.request.moving import Luggage, Move, Order, Outcome, Step
+from gateway.request.moving import Luggage, Move, Order, Outcome, Step, Why
 from gateway.request.observer import Moved
 from gateway.request.roles import MOVED
+from gateway.request.standing import Word, to_empty, word
 
-#: Of one answer: it arrives once at most, and is not asked about for ever.
+#: So many moves of one answer may come to nothing after its worker was told: it is not tried for ever. A worker that is to be
+#: emptied may try again.
 _TRIES = 3
 #: How long a place is kept for an answer that was asked to leave: one token or two, if its worker does its work.
 LATE_S = 5.0
@@ -31,9 +34,10 @@ class Moves:
         self._merge = merge
         self._prefix = prefix
         self._move: Move | None = None
-        self._tries = 0
-        self._arrived = False
-        self._source = ""
+        self._failed = 0
+        self._been: frozenset[str] = frozenset()  # where it has left for want of room
+        self._source: Worker | None = None
+        self._stays: Word | None = None  # what its worker had said last when it kept it
         self._bid: Bid | None = None
 
     def queued(self, bid: Bid) -> None:
@@ -41,13 +45,25 @@ class Moves:
         self._bid = bid
 
     def ways(self, answering: Answering) -> frozenset[By]:
-        """How the answer could go on elsewhere now; none where it has moved already, or where that could change it."""
-        if self.under_way or self._arrived or self._tries >= _TRIES or not answering.begun:
+        """How the answer could go on elsewhere now; none where that was tried in vain, or could change it."""
+        worker = answering.worker
+        if self.under_way or not answering.begun or not carriable(self._job.intent):
             return frozenset()
-        if not carriable(self._job.intent):
+        if self._stays == word(worker) or (self._failed >= _TRIES and not to_empty(worker)):
             return frozenset()
-        reads = {By.TRANSFER} if answering.worker.info.hands_over else set[By]()
+        reads = {By.TRANSFER} if worker.info.hands_over else set[By]()
         return frozenset({By.RECOMPUTE, *reads})
+
+    @property
+    def been(self) -> frozenset[str]:
+        """Workers that it has left for want of room, and does not go back to for that."""
+        return self._been
+
+    @property
+    def left(self) -> str:
+        """The worker that holds its KV, while another one reads it."""
+        going = self._move is not None and self._move.step is Step.GOING and self._move.order.by is By.TRANSFER
+        return self._source.worker_id if going and self._source is not None else ""
 
     @property
     def under_way(self) -> bool:
@@ -62,8 +78,7 @@ class Moves:
         """The policy has chosen this answer."""
         if order.by not in self.ways(answering):
             return
-        self._tries += 1
-        self._source = answering.worker.worker_id
+        self._source = answering.worker
         self._move = Move(order, answering, lambda: self._ask(order), LATE_S, self._told)
 
     def take(self) -> Luggage | None:
@@ -71,8 +86,13 @@ class Moves:
         return self._move.take() if self._move is not None else None
 
     def close(self) -> None:
-        """The answer, or its time at the other worker, is over. Whatever a move still holds is given back."""
+        """The answer is over. Whatever a move still holds is given back."""
         if self._move is not None:
+            self._move.close()
+
+    def not_arrived(self) -> None:
+        """Its time at the other worker is over. One that has arrived there may be leaving again."""
+        if self._move is not None and self._move.step is Step.GOING:
             self._move.close()
 
     def began(self, pulled: bool) -> None:
@@ -84,6 +104,11 @@ class Moves:
             ticket.release()
         else:
             self._move.handed(ticket)
+
+    def stays(self) -> None:
+        """Its engine leaves it where it is."""
+        if self._move is not None:
+            self._move.stays()
 
     def begun(self, bid: Bid) -> Bid:
         """What an answer that has begun stands in line with: in its old place, which has had its turn, and under no promise and
@@ -112,20 +137,26 @@ class Moves:
             priority=intent.priority,
             plan=plan,
             decision=self._bid.decision,
+            emergency=order.why is Why.OVERRUN,
         )
         return await job.desk.ask_at(bid, Placement(order.worker_id, Path.LOCAL, MOVED))
 
     def _told(self, order: Order, outcome: Outcome) -> None:
         job = self._job
+        assert self._source is not None
         if outcome in (Outcome.MOVED, Outcome.RECOMPUTED):
-            self._arrived = True
             job.record.moves += 1
+            if order.why is not Why.DRAIN:
+                self._been |= {self._source.worker_id}
+        elif outcome in (Outcome.KEPT, Outcome.LATE, Outcome.LOST):
+            self._failed += 1
+            self._stays = word(self._source)
         moved = Moved(
             request_id=job.intent.request_id,
             why=order.why.value,
             outcome=outcome.value,
             by=order.by.value,
-            source=self._source,
+            source=self._source.worker_id,
             target=order.worker_id,
             tokens=len(self._merge.tokens),
             numbers=order.numbers,

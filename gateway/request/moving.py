@@ -4,7 +4,7 @@
        └──────────┴───────────┴──────────────────┘
 
 ASKING: the other worker is asked for a place; nothing has happened to the answer. HANDING: it has one, and the first was told to
-end the sequence with a ticket. HANDED: place and ticket are here, and the prompt's run takes both. GOING: they were taken, and the
+end the sequence with a ticket, or says that it goes on. HANDED: place and ticket are here, and the prompt's run takes both. GOING: they were taken, and the
 other worker's first token is waited for. Everything that is held has one owner at each step, and `close` gives it back.
 """
 
@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 class Why(StrEnum):
     OVERRUN = "overrun"  # its worker's emergency pool is used up
     BALANCE = "balance"  # its worker is full, and another is not
+    DRAIN = "drain"  # its worker takes no more answers
 
 
 class Step(StrEnum):
@@ -49,6 +50,7 @@ class Outcome(StrEnum):
     MOVED = "moved"
     RECOMPUTED = "recomputed"  # it went on there, but what it had was computed anew
     REFUSED = "refused"  # no place there, and nothing happened
+    KEPT = "kept"  # its engine does not hand it over now, and said so: it goes on where it is
     LATE = "late"  # it was not handed over in time and goes on where it is, or the place has gone
     ENDED = "ended"  # the answer was over first: it ended, failed, or its client left
     LOST = "lost"  # between the two workers: the other failed, and it goes on elsewhere if at all, or the client left
@@ -109,6 +111,12 @@ class Move:
         self._ticket = ticket
         self._enter(Step.HANDED)
         self._task.cancel()
+
+    def stays(self) -> None:
+        """The first worker's engine does not hand it over now. The place is given back at once: somebody else may need it."""
+        if self.step is Step.HANDING:
+            self._task.cancel()
+            self._end(Outcome.KEPT)
 
     def take(self) -> Luggage | None:
         """Place and ticket are the caller's from here on; None where there is nothing to go on with."""

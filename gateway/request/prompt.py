@@ -107,7 +107,7 @@ class PromptRun:
         with place as hold, ticket or nullcontext():
             self._reserved(hold)
             await self._on_reservation(hold, bid, ticket)
-        self._moves.close()  # what has not arrived by now goes on elsewhere, if at all
+        self._moves.not_arrived()  # what has not by now goes on elsewhere, if at all
 
     @property
     def came(self) -> tuple[int, int]:
@@ -152,6 +152,8 @@ class PromptRun:
                     move=lambda order: self._moves.begin(order, answering),
                     ways=ways,
                     leaving=leaving,
+                    been=self._moves.been,
+                    left=self._moves.left,
                 )
 
     def _cap(self, answer: int) -> None:
@@ -205,8 +207,10 @@ class PromptRun:
         """From the reservation to the end, or to where the answer goes on elsewhere. LegFailure is a decode leg that failed.
 
         `ticket`: of an answer that has left another worker."""
-        if ticket is not None and self._dispatchable(ticket):
-            return await self._decode(hold, Mode.CARRY, ticket)
+        if ticket is not None:
+            with ticket:  # KV that did not arrive is not kept while it is computed anew
+                if self._dispatchable(ticket):
+                    return await self._decode(hold, Mode.CARRY, ticket)
         failed: set[str] = set()
         path = hold.placement.path
         while path is Path.REMOTE:

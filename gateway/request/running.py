@@ -25,7 +25,7 @@ class SilenceError(TimeoutError):
 
 class Running:
     """The sink of one sequence. `push` gets its pieces, `began` the first delta that is no fault, `handed` the ticket of one
-    that was handed over."""
+    that was handed over; `stays` is called for one that was to be, and is not."""
 
     def __init__(
         self,
@@ -35,6 +35,7 @@ class Running:
         began: Callable[[SequenceDelta], None],
         clock: Callable[[], float],
         handed: Callable[[Ticket], None],
+        stays: Callable[[], None],
     ) -> None:
         loop = asyncio.get_running_loop()
         self.merge = merge
@@ -48,6 +49,7 @@ class Running:
         self._began = began
         self._clock = clock
         self._handed = handed
+        self._stays = stays
         self._last_s = clock()
         self._attachment: Attachment | None = None
         self._sequence = 0
@@ -97,6 +99,10 @@ class Running:
             self._handed(delta.ticket)
         if self._ended.done():
             return
+        if delta.stays:
+            self._stays()
+            if not (delta.tokens or delta.ended):
+                return
         self._last_s = self._clock()
         if delta.fault is not None:
             self._end(FaultError(delta.fault))

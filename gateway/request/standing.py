@@ -1,21 +1,27 @@
 """The live fleet and its running answers, as the policy of overruns and moves sees them."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gateway.cluster.cluster import Cluster
+from gateway.cluster.leases import LeaseKind
 from gateway.cluster.worker import Worker
 from gateway.policy.admission.balance import Standing
-from gateway.policy.admission.move import By, Target
-from gateway.policy.admission.overrun import Answer, Pressure
+from gateway.policy.admission.move import By, Target, emergency_growth
+from gateway.policy.admission.overrun import Answer, Pressure, gained_blocks
 from gateway.policy.estimate import Estimate, Features
 from gateway.policy.prefill_choice import ASSUMED_LINK_BYTES_PER_S
 from gateway.request.moving import Order
 
+#: A worker's epoch and the number of its state.
+Word = tuple[str, int]
+
 
 @dataclass(frozen=True, slots=True)
 class Growing:
-    """One answer that a decode worker produces now. `ways`: how it could go on elsewhere; `leaving`: it is about to."""
+    """One answer that a decode worker produces now. `ways`: how it could go on elsewhere; `leaving`: it is about to. `been`: the
+    workers that it has left for want of room. `left`: the one that still holds its KV, while that is read.
+    """
 
     name: str
     worker_id: str
@@ -28,6 +34,8 @@ class Growing:
     move: Callable[[Order], None]
     ways: frozenset[By] = frozenset()
     leaving: bool = False
+    been: frozenset[str] = frozenset()
+    left: str = ""
 
     def blocks(self, size_tokens: int) -> int:
         return -(-(self.prompt_tokens + self.generated_tokens) // size_tokens)
@@ -51,23 +59,25 @@ def answer_of(each: Growing, worker: Worker, targets: Iterable[Target]) -> Answe
         growth_blocks=-(-round(left) // size),
         left_s=left * (state.step_time_s if state else 0.0),
         ways=ways,
+        been=each.been,
     )
 
 
 def growth_blocks(worker: Worker, look_s: float) -> int:
-    """What the running answers gain until the next look."""
+    """What the running answers gain until those are gone that leave at the next look."""
     state = worker.state
-    if state is None or not state.step_time_s:
-        return 0
-    return -(-round(look_s / state.step_time_s * state.running) // worker.info.block_size_tokens)
+    return (
+        0 if state is None else gained_blocks(state.running, state.step_time_s, look_s, worker.info.block_size_tokens)
+    )
 
 
-def pressure(worker: Worker, running: Sequence[Growing], look_s: float, targets: Sequence[Target]) -> Pressure:
-    """`look_s`: until the next look. Those that are leaving are not there any more."""
+def pressure(worker: Worker, answers: Sequence[Growing], look_s: float, targets: Sequence[Target]) -> Pressure:
+    """`answers`: those that run there, and those that have left it and whose KV it still holds. `look_s`: until the next look.
+    Those that leave count as gone, and so do those that have left."""
     state, size = worker.state, worker.info.block_size_tokens
     assert state is not None
-    staying = [each for each in running if not each.leaving]
-    gone = sum(each.blocks(size) for each in running if each.leaving)
+    staying = [each for each in answers if each.worker_id == worker.worker_id and not each.leaving]
+    gone = sum(each.blocks(size) for each in answers if each.leaving or each.left == worker.worker_id)
     return Pressure(
         blocks_total=state.blocks_total,
         pool_blocks=state.pool_blocks,
@@ -78,19 +88,31 @@ def pressure(worker: Worker, running: Sequence[Growing], look_s: float, targets:
     )
 
 
-def targets_for(source: Worker, cluster: Cluster, others: Iterable[Worker]) -> list[Target]:
-    """Where the source's answers could go on: with room after the growth of what is there. KV is read only by pairs that have
-    shaken hands; the others can compute it."""
+def targets_for(source: Worker, cluster: Cluster, others: Iterable[Worker], *, emergency: bool = False) -> list[Target]:
+    """Where the source's answers could go on: with room after the growth of what is there, or in an emergency with room now. KV
+    is read only by pairs that have shaken hands; the others can compute it."""
     found = []
     for other in others:
         if other is source or not _suits(other, source):
             continue
         link = cluster.pairs.links.get(other.worker_id, {}).get(source.worker_id)
         rate = 0.0 if link is None else link.bytes_per_s or ASSUMED_LINK_BYTES_PER_S
-        room = other.blocks_free if other.headroom_blocks is None else min(other.headroom_blocks, other.blocks_free)
+        room = _room_now(other) if emergency else _room(other)
         if room >= 1:
             found.append(Target(other.worker_id, room, rate))
     return found
+
+
+def _room(worker: Worker) -> float:
+    free, headroom = worker.blocks_free, worker.headroom_blocks
+    return free if headroom is None else min(headroom, free)
+
+
+def _room_now(worker: Worker) -> float:
+    """Of what is neither used nor reserved, what everybody's growth leaves for a moment; the worker has the last word."""
+    state = worker.state
+    answers = max(state.running + state.waiting, state.reservations) if state else 0
+    return worker.blocks_free - emergency_growth(answers, worker.info.block_size_tokens)
 
 
 def _suits(other: Worker, source: Worker) -> bool:
@@ -106,3 +128,31 @@ def standing(worker: Worker) -> Standing:
     state = worker.state
     total = (state.blocks_total if state else 0) or worker.info.blocks_total
     return Standing(worker.worker_id, total, state.blocks_used if state else 0)
+
+
+def word(worker: Worker) -> Word:
+    """Its newest: what was decided by it is not decided again before there is another one."""
+    state = worker.state
+    return (state.epoch, state.sequence) if state is not None else ("", 0)
+
+
+def to_empty(worker: Worker) -> bool:
+    """It takes no more answers, and runs some of this gateway's."""
+    state = worker.state
+    if state is None or (state.role.decodes and not state.draining):
+        return False
+    return worker.connection is not None and worker.leases.count(LeaseKind.SEQUENCE) > 0
+
+
+def draws(worker: Worker) -> bool:
+    """Whether it has an emergency pool, and that is used up: it has to get rid of answers itself."""
+    state = worker.state
+    return state is not None and 0 < state.pool_blocks <= state.pool_blocks_used
+
+
+def keen(targets: Sequence[Target], leaning: Collection[str]) -> Iterator[list[Target]]:
+    """Those that are to decode, then all: workers that lean to prefill get answers only where no other has room for them."""
+    willing = [one for one in targets if one.worker_id not in leaning]
+    yield willing
+    if len(willing) < len(targets):
+        yield list(targets)

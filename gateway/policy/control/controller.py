@@ -31,7 +31,7 @@ from gateway.policy.fairness.queue import FairQueue
 from gateway.policy.rejection import Reject
 from gateway.policy.routing import Fleet, NoRoute, Placement, Rules, Wait
 from gateway.policy.turned_away import TurnedAway
-from gateway.policy_config import PolicyConfig, Rule
+from gateway.policy_config import Drain, PolicyConfig, Rule
 from proto.reservation import Refusal, ReserveRequest
 
 
@@ -88,6 +88,11 @@ class Controller:
     def balance(self) -> Balance | None:
         """When answers leave a full worker; None: never."""
         return balance_of(self._config)
+
+    @property
+    def empties(self) -> bool:
+        """Whether answers leave a worker that takes no more of them."""
+        return self._config.drain is Drain.MOVE
 
     # its version
 

@@ -1,15 +1,19 @@
-"""Workers that join, leave and break all the time under load (B-42)."""
+"""Workers that join, leave, drain and break all the time under load, and answers that move between them (B-42)."""
 
 import asyncio
 import random
 from collections import Counter
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from engine.simulated.faults import Script
+from gateway.cluster.client import WorkerLostError
+from gateway.cluster.cluster import UnknownWorkerError
 from gateway.cluster.states import WorkerStatus
 from gateway.request.errors import REJECTIONS, Reason
+from gateway.request.moving import Why
 from gateway.request.phase import Phase
 from proto.worker import Role
 from tests.gateway.fleet import Fleet, config, expected, fleet, intent, prompt, until
@@ -45,10 +49,17 @@ FAULTS: list[dict[str, Any]] = [
     {"kind": "handoff_missing", "probability": 0.1},
     {"kind": "refuse", "fault": "overloaded", "probability": 0.1},
 ]
+#: Whatever may move does, and often.
+MOVES = {"classes": {"default": {"on_overrun": ["move"]}}, "balance": {"above": 0.2, "spread": 0.1}}
+
+
+def _length(seed: int) -> int:
+    """Some long enough to be worth a move."""
+    return 300 if seed % 4 == 1 else 1 + seed % 40
 
 
 async def churn(one: Fleet, dice: random.Random, over: asyncio.Event) -> None:
-    """Every so often a worker goes without a word and comes back in a new epoch, or starts to misbehave.
+    """Every so often a worker goes without a word and comes back in a new epoch, drains for a while, or starts to misbehave.
 
     On a slow machine less often: there is always somebody who could serve.
     """
@@ -61,10 +72,16 @@ async def churn(one: Fleet, dice: random.Random, over: asyncio.Event) -> None:
         await until(lambda: most_are_ready() or over.is_set())
         await asyncio.sleep(dice.uniform(0.05, 0.25))
         name = dice.choice(list(ROLES))
-        if dice.random() < 0.5 and name in one.members:
+        turn = dice.random()
+        if turn < 0.35 and name in one.members:
             await one.members.pop(name).stop()
             await asyncio.sleep(dice.uniform(0.0, 0.2))
             await one.add(name, ROLES[name], **ENGINE)
+        elif turn < 0.7 and name in one.members:
+            with suppress(UnknownWorkerError, WorkerLostError, TimeoutError):
+                await one.cluster.drain(name)
+                await asyncio.sleep(dice.uniform(0.0, 0.5))
+                await one.cluster.drain(name, resume=True)
         elif name in one.members:
             faults = dice.sample(FAULTS, 2) if dice.random() < 0.6 else []
             one.members[name].engine.injector.use(
@@ -75,11 +92,13 @@ async def churn(one: Fleet, dice: random.Random, over: asyncio.Event) -> None:
 @pytest.mark.slow
 async def test_b42_every_request_ends_in_time_with_an_outcome_and_the_right_text() -> None:
     dice, outcomes = random.Random(7), Counter[str]()
-    settings = config(deadlines=DEADLINES, routing={"lease_margin_s": 0.2}, health={"probe_timeout_s": 4.0})
+    settings = config(
+        deadlines=DEADLINES, routing={"lease_margin_s": 0.2}, health={"probe_timeout_s": 4.0}, policy=MOVES
+    )
     async with fleet(tuple(ROLES.items()), settings=settings, **ENGINE) as one:
 
         async def client(seed: int) -> None:
-            wanted = intent(prompt(10 + seed % 200, seed), n=1 + (seed % 7 == 0), max_tokens=1 + seed % 40)
+            wanted = intent(prompt(10 + seed % 200, seed), n=1 + (seed % 7 == 0), max_tokens=_length(seed))
             if seed % 5 == 0:
                 task = asyncio.create_task(one.outcome(wanted))
                 await asyncio.sleep(dice.random() * 0.3)
@@ -112,4 +131,5 @@ async def test_b42_every_request_ends_in_time_with_an_outcome_and_the_right_text
             member.engine.injector.use(Script())
         await one.settled(8.0)  # tickets that a fault withheld end with their lease
         assert not [record for record in one.watcher.records if record.reason is Reason.INTERNAL]
+        assert {why for why, _ in one.lifecycle.overruns.moves} >= {Why.DRAIN}
         assert {Phase.DONE, Phase.CANCELLED} <= {record.phase for record in one.watcher.records}

@@ -7,8 +7,9 @@ import pytest
 from engine.simulated.faults import Script
 from gateway.policy.admission.move import By
 from gateway.request.intent import Intent
-from gateway.request.moving import Outcome
+from gateway.request.moving import Outcome, Why
 from gateway.request.phase import Phase
+from proto.reservation import ReserveRequest
 from proto.sampling import StructuredKind, StructuredOutput
 from proto.work import FinishReason
 from proto.worker import Role
@@ -98,16 +99,19 @@ async def test_what_a_move_could_change_stays(more: dict[str, Any]) -> None:
         await one.settled()
 
 
-async def test_an_answer_moves_once() -> None:
+async def test_an_answer_that_has_moved_says_where_it_has_been() -> None:
+    """It may go on, but not back: by what it says the policy bounds its moves."""
     async with fleet(DUO, profile="toy", settings=settings()) as one:
         wanted = long()
         sending = Sending(one, wanted)
+        assert (await sending.begun()).been == frozenset()
+        source = sending.source_id
         await sending.sent()
-        sending.let_go(sending.source_id)
+        sending.let_go(source)
         await until(lambda: outcomes(one))
         each = await sending.begun()
-        assert each.ways == frozenset()
-        send(each)
+        assert (each.worker_id, each.been, each.left) == (other_than(source), frozenset({source}), "")
+        assert each.ways == frozenset(By)
         assert (await sending.answer()).record.moves == 1
         await one.settled()
 
@@ -127,6 +131,7 @@ async def test_one_that_arrives_does_not_leave_where_it_arrives() -> None:
         each = running(one, wanted)
         assert each is not None
         assert (each.worker_id, each.leaving, each.ways) == (other_than(sending.source_id), False, frozenset())
+        assert each.left == sending.source_id  # whose KV is still there
         pull.let_go()
         assert (await sending.answer()).record.moves == 1
         await one.settled()
@@ -142,6 +147,32 @@ async def test_a_target_that_has_no_room_changes_nothing() -> None:
         assert answer.tokens() == expected(wanted.prompts[0], wanted.sampling)
         assert (answer.record.moves, answer.record.handoffs, answer.record.decode_worker) == (0, 0, sending.source_id)
         sending.target.engine.injector.use(Script())
+        await one.settled()
+
+
+@pytest.mark.parametrize("why", list(Why))
+async def test_only_want_of_kv_is_an_emergency(why: Why, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker grants in one what it grants nobody else: what a client asks for never is, whatever its body says, and neither is a
+    move that could wait."""
+    async with fleet(DUO, profile="toy", settings=settings()) as one:
+        asked: list[tuple[str, bool, int]] = []
+        for name, _ in DUO:
+            client = one.cluster.worker(name).connection.client  # type: ignore[union-attr]
+
+            async def noted(request: ReserveRequest, *rest: Any, name: str = name, call: Any = client.reserve) -> Any:
+                asked.append((name, request.emergency, request.generated_tokens))
+                return await call(request, *rest)
+
+            monkeypatch.setattr(client, "reserve", noted)
+        sending = Sending(one, long())
+        each = await sending.begun()
+        send(each, why=why)
+        answer = await sending.answer()
+        assert answer.record.moves == 1
+        first, second = asked
+        assert first == (sending.source_id, False, 0)
+        assert (second[0], second[1]) == (sending.target.name, why is Why.OVERRUN)
+        assert second[2] >= 3  # of the prompt there, so many are the answer's own
         await one.settled()
 
 

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from gateway.policy.admission import ErrorBudget
 from gateway.request.intent import Intent
 from gateway.request.moving import Outcome, Why
+from proto.reservation import ReleaseReservation, Reservation, ReserveRequest
 from proto.work import FinishReason
 from proto.worker import Role
 from tests.gateway.fleet import Fleet, config, expected, fleet, intent, prompt, until
@@ -112,6 +114,52 @@ async def test_r08_answers_that_outgrow_their_worker_go_on_at_another() -> None:
         moves = one.lifecycle.overruns.moves
         assert moves[Why.OVERRUN, Outcome.MOVED] + moves[Why.OVERRUN, Outcome.RECOMPUTED] >= 1
         assert sum(answer.record.moves for answer in answers) >= 1
+        await one.settled(10.0)
+
+
+def a_large_pool(one: Fleet, name: str, blocks: int) -> None:
+    """The worker promises nothing to newcomers; its blocks are free all the same."""
+    expected = one.members[name].worker.decode.ledger.expected
+    expected.budget = replace(expected.budget, pool_blocks=blocks)
+    expected.rule = ErrorBudget(expected.budget)
+
+
+@pytest.mark.slow
+async def test_r08_in_an_emergency_a_worker_takes_what_it_would_refuse_a_newcomer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Answers that are believed to have 16 tokens, and have 88, on KV for four of them. Nothing is computed twice."""
+    policy = {"classes": {"default": {"on_overrun": ["move"]}}, "lengths": {"prior": [[0.0, 8], [1.0, 16]]}}
+    engine: dict[str, Any] = {"profile": "toy", "speedup": 0.1, "max_model_len": 128}
+    async with fleet(DUO[:1], kv_blocks=32, settings=settings(policy), **engine) as one:
+        await one.add("d1", Role.DECODE, kv_blocks=80, **engine)
+        a_large_pool(one, "d1", 78)
+        await one.ready()
+        client = one.cluster.worker("d1").connection.client  # type: ignore[union-attr]
+        call, asked = client.reserve, list[tuple[bool, bool, bool]]()
+
+        async def as_a_newcomer_first(request: ReserveRequest, *rest: Any) -> Any:
+            plain = replace(request, request_id=f"{request.request_id}-plain", emergency=False)
+            first = await call(plain, *rest)
+            if isinstance(first, Reservation):
+                await client.release_reservation(ReleaseReservation(first.reservation_id), *rest)
+            reply = await call(request, *rest)
+            asked.append((request.emergency, isinstance(first, Reservation), isinstance(reply, Reservation)))
+            return reply
+
+        monkeypatch.setattr(client, "reserve", as_a_newcomer_first)
+        wanted = [intent(prompt(40, seed), declared=False, max_tokens=10_000, ignore_eos=True) for seed in range(6)]
+        answers = await asyncio.gather(*[one.ask(each) for each in wanted])
+        for each, answer in zip(wanted, answers, strict=True):
+            assert answer.tokens() == expected(each.prompts[0], replace(each.sampling, max_tokens=88))
+        moves = one.lifecycle.overruns.moves
+        assert moves[Why.OVERRUN, Outcome.MOVED] >= 2
+        assert {outcome for _, outcome in moves} <= {Outcome.MOVED, Outcome.REFUSED, Outcome.KEPT}
+        assert (True, False, True) in asked  # an emergency that would have been refused
+        assert not [reply for emergency, _, reply in asked if reply and not emergency]
+        for member in one.members.values():
+            stats = member.engine.stats()
+            assert (stats.preemptions, stats.recomputed_tokens) == (0, 0)
         await one.settled(10.0)
 
 

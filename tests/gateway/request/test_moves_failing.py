@@ -2,17 +2,20 @@
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
 
+from engine.base import EngineOutput
 from gateway.request import moves
 from gateway.request.errors import Reason
 from gateway.request.intent import Intent
 from gateway.request.moving import Outcome
 from gateway.request.phase import Phase
 from proto.reservation import ReserveRequest
+from proto.work import SequenceDelta
 from tests.engine.simulated.hold import Hold
 from tests.gateway.fleet import Fleet, expected, fleet, until
 from tests.gateway.request.sending import (
@@ -28,6 +31,7 @@ from tests.gateway.request.sending import (
     send,
     settings,
 )
+from tests.waiting import HANG_S
 
 #: A pull that hangs until the test says so, or its worker dies.
 STUCK: Mapping[str, Any] = {"kind": "hang", "phase": "transfer", "where": {"leg": "pull"}}
@@ -128,6 +132,82 @@ async def test_a_source_that_hands_over_too_late_is_believed_all_the_same(monkey
         await one.settled(10.0)
 
 
+async def test_a_source_that_keeps_its_answer_says_so_and_nothing_stays_reserved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The place was kept for five seconds, unused."""
+    monkeypatch.setattr(moves, "LATE_S", HANG_S)
+    async with fleet(DUO, profile="toy", settings=settings()) as one:
+        wanted = long()
+        sending = Sending(one, wanted)
+        await sending.begun()
+
+        def keeps(name: str) -> None:
+            engine = sending.source.engine
+            assert sending.target.worker.decode.ledger.reservations == 1
+            engine._late.append(EngineOutput(name, SequenceDelta((), stays=True)))
+
+        monkeypatch.setattr(sending.source.engine, "hand_over", keeps)
+        each = await sending.begun()
+        send(each)
+        sending.let_go()
+        await until(lambda: outcomes(one))
+        assert outcomes(one) == {Outcome.KEPT: 1}
+        await until(lambda: sending.target.idle)
+        answer = await sending.answer()
+        assert answer.tokens() == expected(wanted.prompts[0], wanted.sampling)
+        assert (answer.record.moves, answer.record.decode_worker) == (0, sending.source_id)
+        await one.settled()
+
+
+async def test_one_that_was_kept_is_asked_again_when_its_worker_has_spoken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not before: it would be kept again, and the place asked for again, as fast as messages go."""
+    async with fleet(DUO, profile="toy", settings=settings(health={"watch_interval_s": HANG_S})) as one:
+        sending = Sending(one, long())
+        each = await sending.begun()
+        source = one.cluster.worker(sending.source_id)
+        assert source is not None
+        assert source.state is not None
+        running_now = running(one, sending.wanted)
+        assert running_now is not None
+        assert running_now.ways
+
+        def keeps(name: str) -> None:
+            sending.source.engine._late.append(EngineOutput(name, SequenceDelta((), stays=True)))
+
+        monkeypatch.setattr(sending.source.engine, "hand_over", keeps)
+        state = source.state
+        send(each)
+        sending.let_go()
+        await until(lambda: outcomes(one))
+        after = running(one, sending.wanted)
+        if after is not None and source.state is state:
+            assert not after.ways
+        source.heard(replace(state, sequence=state.sequence + 1000))
+        again = running(one, sending.wanted)
+        assert again is None or again.ways
+        await sending.answer()
+        await one.settled()
+
+
+async def test_kv_that_does_not_arrive_is_not_kept_while_it_is_computed_anew() -> None:
+    """Its ticket was released with the end of the answer: the full worker held both its KV and nobody's."""
+    async with fleet(DUO, profile="toy", kv_lease_s=HANG_S, settings=settings()) as one:
+        wanted = long()
+        sending = Sending(one, wanted)
+        await sending.sent(script=BROKEN)
+        target = sending.target
+        sending.let_go(sending.source_id)
+        await until(lambda: one.accounts[wanted.request_id].retries == 1)
+        await until(lambda: sending.source.idle)
+        assert not sending.task.done()
+        assert not target.idle
+        answer = await sending.answer()
+        assert answer.tokens() == expected(wanted.prompts[0], wanted.sampling)
+        assert outcomes(one) == {Outcome.RECOMPUTED: 1}
+        await one.settled()
+
+
 async def test_a_source_that_dies_while_it_is_asked_is_a_lost_worker() -> None:
     async with fleet(DUO, profile="toy", settings=settings()) as one:
         sending = Sending(one, long())
@@ -172,8 +252,9 @@ async def test_a_target_that_dies_during_the_pull_is_replaced(monkeypatch: pytes
         assert answer.tokens() == expected(wanted.prompts[0], wanted.sampling)
         assert (answer.record.decode_worker, answer.record.retries) == (sending.source_id, 1)
         last = [each for each in seen if each.request_id.startswith(wanted.request_id)][-1]  # probes reserve, too
-        assert (last.prompt_tokens, last.growth_tokens, last.limit_tokens) == (40 + came, LONG - came, LONG - came)
-        assert max(last.lengths) <= LONG - came
+        assert (last.prompt_tokens, last.growth_tokens, last.generated_tokens) == (40 + came, LONG - came, came)
+        assert (last.limit_tokens, last.emergency) == (LONG, False)  # it has no worker that it would be lost by waiting
+        assert max(last.lengths) <= LONG
         # it did not arrive there
         assert (outcomes(one), answer.record.moves) == ({Outcome.LOST: 1}, 0)
         await until(lambda: sending.source.idle and one.cluster.integrity().idle)

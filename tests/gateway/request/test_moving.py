@@ -135,6 +135,28 @@ async def test_what_is_asked_for_when_the_answer_ends_is_given_up() -> None:
     await one.over(Outcome.ENDED, (0, 0))
 
 
+async def test_a_source_that_keeps_it_gives_the_place_back_at_once() -> None:
+    one = await Trial(late_s=3600.0).granted()
+    one.move.stays()
+    assert one.move.over
+    await one.over(Outcome.KEPT, (1, 0))
+
+
+@pytest.mark.parametrize("step", [Step.ASKING, Step.HANDED, Step.GOING])
+async def test_only_a_source_that_is_asked_can_keep_it(step: Step) -> None:
+    """What comes at another time is news of an earlier move, which was late."""
+    one = Trial()
+    if step is not Step.ASKING:
+        await one.granted()
+        one.move.handed(one.ticket)
+    if step is Step.GOING:
+        one.move.take()
+    one.move.stays()
+    assert one.move.step is step
+    assert not one.outcomes
+    one.move.close()
+
+
 CLOSED: list[tuple[Callable[[Trial], None], Outcome, tuple[int, int]]] = [
     (lambda one: None, Outcome.ENDED, (1, 0)),
     (lambda one: one.move.handed(one.ticket), Outcome.LOST, (1, 1)),

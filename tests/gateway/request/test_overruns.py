@@ -38,7 +38,7 @@ class Cluster:
         self.told(1, held=0, worker=self.empty)
         self.config = SimpleNamespace(health=SimpleNamespace(watch_interval_s=0.0))
         self.pairs = SimpleNamespace(links={"d1": {"d0": Link("tcp", 1e9)}})
-        self.answers_move: Callable[[], bool] = lambda: False
+        self.answers_move: Callable[[Any], bool] = lambda _: False
         self.listeners: list[Callable[[], None]] = []
 
     def _worker(self, name: str) -> Any:
@@ -47,12 +47,15 @@ class Cluster:
     def told(self, sequence: int, held: int, worker: Any = None) -> None:
         worker, used = worker or self.full, min(2, max(0, held - 98))
         worker.state = state(
-            sequence=sequence, blocks_used=held, running=10, pool_blocks=2, pool_blocks_used=used, step_time_s=0.01
+            sequence=sequence, blocks_used=held, running=10, pool_blocks=2, pool_blocks_used=used, step_time_s=10.0
         )
         worker.blocks_free = worker.headroom_blocks = max(0, 100 - held)
 
     def workers(self) -> list[Any]:
         return [self.full, self.empty]
+
+    def worker(self, name: str) -> Any:
+        return next((each for each in self.workers() if each.worker_id == name), None)
 
     def subscribe(self, listener: Callable[[], None]) -> None:
         self.listeners.append(listener)
@@ -72,6 +75,7 @@ class Answers:
         self.looks = 0
         self.ended: set[int] = set()
         self.sent: dict[int, Order] = {}
+        self.going: set[int] = set()  # their KV is being read
 
     def growing(self) -> Iterator[Growing]:
         self.looks += 1
@@ -79,7 +83,7 @@ class Answers:
             if at not in self.ended:
                 yield Growing(
                     name=str(at),
-                    worker_id="d0",
+                    worker_id="d1" if at in self.going else "d0",
                     klass="default",
                     prompt_tokens=60,
                     generated_tokens=100,
@@ -88,16 +92,17 @@ class Answers:
                     cap=partial(self.ended.add, at),
                     move=partial(self._move, at),
                     ways=frozenset() if at in self.sent else self.ways,
-                    leaving=at in self.sent,
+                    leaving=at in self.sent and at not in self.going,
+                    left="d0" if at in self.going else "",
                 )
 
     def _move(self, at: int, order: Order) -> None:
         self.sent[at] = order
 
 
-def overruns(cluster: Cluster, policy: Mapping[str, Any]) -> Overruns:
+def overruns(cluster: Cluster, policy: Mapping[str, Any], leaning: tuple[str, ...] = ()) -> Overruns:
     controller = Controller(PolicyConfig.model_validate(policy), lambda: 0.0)
-    return Overruns(cluster, controller)  # type: ignore[arg-type]  # a stand-in: it has what is asked of a cluster here
+    return Overruns(cluster, controller, lambda: leaning)  # type: ignore[arg-type]  # a stand-in: it has what is asked of it here
 
 
 def test_one_shortage_is_not_answered_again_before_the_worker_has_spoken_again() -> None:
@@ -134,7 +139,7 @@ def test_what_is_short_moves_to_where_it_will_fit_with_its_growth() -> None:
     cluster = Cluster()
     one, answers = overruns(cluster, MOVE), Answers()
     assert one.may_move
-    assert cluster.answers_move()
+    assert cluster.answers_move(cluster.full)
     with one.watching(answers):
         cluster.told(1, held=115)  # 15 too many, and each holds 10
         cluster.changed()
@@ -277,3 +282,96 @@ def test_full_is_what_the_engine_has_in_use_and_not_what_is_promised() -> None:
             cluster.full.blocks_free = 0
             cluster.changed()
             assert len(answers.sent) == moves
+
+
+def test_a_worker_that_leans_to_prefill_is_the_emptiest_and_stays_so() -> None:
+    """R-26 under fluid roles: it computes prompts for the others."""
+    cluster = Cluster()
+    one, answers = overruns(cluster, BALANCE, leaning=("d1",)), Answers()
+    with one.watching(answers):
+        cluster.told(2, held=90)
+        cluster.changed()
+        assert not answers.sent
+
+
+def test_a_full_worker_that_leans_gives_like_any_other() -> None:
+    cluster = Cluster()
+    one, answers = overruns(cluster, BALANCE, leaning=("d0",)), Answers()
+    with one.watching(answers):
+        cluster.told(2, held=90)
+        cluster.changed()
+        assert [order.worker_id for order in answers.sent.values()] == ["d1"]
+
+
+@pytest.mark.parametrize(("room", "target"), [(100, "d2"), (9, "d1")])
+def test_what_is_short_moves_to_a_worker_that_leans_only_where_no_other_has_room(room: int, target: str) -> None:
+    cluster = Cluster()
+    third = cluster._worker("d2")
+    cluster.told(1, held=100 - room, worker=third)
+    third.state = replace(third.state, pool_blocks_used=0)
+    cluster.workers = lambda: [cluster.full, cluster.empty, third]  # type: ignore[method-assign]
+    cluster.pairs.links["d2"] = {"d0": Link("tcp", 1e6)}
+    one, answers = overruns(cluster, MOVE, leaning=("d1",)), Answers()
+    with one.watching(answers):
+        cluster.told(2, held=105)
+        cluster.changed()
+        assert {order.worker_id for order in answers.sent.values()} == {target}
+
+
+def test_in_an_emergency_room_now_is_room() -> None:
+    """All of the other worker is promised, and nearly all is free."""
+    for policy, moves in ((MOVE, 1), (BALANCE, 0)):
+        cluster = Cluster()
+        cluster.empty.headroom_blocks = 0
+        one, answers = overruns(cluster, policy), Answers()
+        with one.watching(answers):
+            cluster.told(2, held=105)
+            cluster.changed()
+            assert len(answers.sent) == moves
+
+
+def test_a_worker_that_draws_on_its_pool_helps_where_it_has_room() -> None:
+    cluster = Cluster()
+    cluster.empty.state = replace(cluster.empty.state, pool_blocks=90, pool_blocks_used=90)
+    one, answers = overruns(cluster, MOVE), Answers()
+    with one.watching(answers):
+        cluster.told(2, held=105)
+        cluster.changed()
+        assert len(answers.sent) == 1
+
+
+def test_kv_that_is_being_read_elsewhere_is_as_good_as_free() -> None:
+    """Or a second answer would leave for the same shortage."""
+    cluster = Cluster()
+    one, answers = overruns(cluster, MOVE), Answers()
+    with one.watching(answers):
+        cluster.told(2, held=105)
+        cluster.changed()
+        assert len(answers.sent) == 1
+        answers.going = set(answers.sent)
+        cluster.told(3, held=105)
+        cluster.changed()
+        assert len(answers.sent) == 1
+        answers.going = set()
+        answers.ended |= set(answers.sent)
+        cluster.told(4, held=105)
+        cluster.changed()
+        assert len(answers.sent) == 2
+
+
+def test_who_has_refused_is_asked_again_when_it_has_spoken() -> None:
+    cluster = Cluster()
+    one, answers = overruns(cluster, MOVE), Answers()
+    with one.watching(answers):
+        cluster.told(2, held=105)
+        cluster.changed()
+        (first,) = answers.sent
+        del answers.sent[first]
+        one.moved(Moved(str(first), "overrun", "refused", "transfer", "d0", "d1", 7, {}))
+        cluster.told(3, held=105)
+        cluster.changed()
+        assert not answers.sent
+        cluster.told(2, held=0, worker=cluster.empty)
+        cluster.told(4, held=105)
+        cluster.changed()
+        assert len(answers.sent) == 1

@@ -1,0 +1,41 @@
+"""A worker takes no more answers, and has some: which go on elsewhere now (R-26). Pure."""
+
+from collections.abc import Iterator, Sequence
+
+from gateway.policy.admission.move import Fare, Move, Target, fare
+from gateway.policy.admission.overrun import Action, Answer, Prices, Response
+
+#: Of one worker and one gateway, so many are on their way at a time: each of them stands still until its KV is there, and a
+#: link that all of them share is no faster for it.
+AT_ONCE = 4
+
+
+def leave(answers: Sequence[Answer], targets: Sequence[Target], prices: Prices, most: int) -> Iterator[Action]:
+    """One move each, `most` of them: those that would keep the worker longest go first. What ends before a move would pay, or
+    finds no room, stays."""
+    room = list(targets)
+    for answer in sorted(answers, key=lambda one: (-one.left_s, one.request_id)):
+        if most < 1:
+            return
+        blocks = answer.held_blocks + answer.growth_blocks
+        recompute_s = answer.computed_tokens / prices.prefill_tokens_per_s
+        most_s = answer.left_s / prices.pays
+        booked = fare(blocks, answer.kv_bytes, recompute_s, most_s, answer.ways, room, pause_s=prices.pause_s)
+        if booked is None:
+            continue
+        most -= 1
+        room[room.index(booked.target)] = booked.target.less(blocks)
+        yield _action(answer, booked)
+
+
+def _action(answer: Answer, booked: Fare) -> Action:
+    numbers = {
+        "held_blocks": float(answer.held_blocks),
+        "left_s": answer.left_s,
+        "move_bytes": float(answer.kv_bytes),
+        "move_s": booked.transfer_s,
+        "recompute_tokens": float(answer.computed_tokens),
+        "recompute_s": booked.recompute_s,
+    }
+    move = Move(answer.request_id, booked.target.worker_id, booked.by)
+    return Action(Response.MOVE, (answer.request_id,), answer.held_blocks, numbers, (move,))
