@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 
@@ -31,6 +32,9 @@ from gateway.policy_versions.outcomes import OutcomeWatch
 from gateway.policy_versions.versions import Versions
 from gateway.request.lifecycle import Lifecycle
 
+if TYPE_CHECKING:
+    from gateway.observe.tracing.exporter import SpanExporter
+
 log = logging.getLogger(__name__)
 
 
@@ -43,13 +47,15 @@ class Gateway:
     surface: Surface
     metrics: Metrics
     memory: AbstractAsyncContextManager[object]
+    traces: AbstractAsyncContextManager[object]
 
 
 def assemble(config: GatewayConfig, observers: Sequence[SurfaceObserver] = ()) -> Gateway:
     """`observers` are told what the gateway's own metrics and log are told."""
     metrics = Metrics()
     watch = OutcomeWatch()
-    observer = Fanout([metrics, RequestLog(), watch, *observers])
+    exporter = _exporter(config)
+    observer = Fanout([metrics, RequestLog(), watch, *([exporter] if exporter else []), *observers])
     cluster = Cluster(config, observer)
     lifecycle = Lifecycle(cluster, config, observer)
     history = History(Path(config.policy_history) if config.policy_history else None)
@@ -59,7 +65,15 @@ def assemble(config: GatewayConfig, observers: Sequence[SurfaceObserver] = ()) -
     surface.decisions = lifecycle.controller.decisions.of
     metrics.watch(cluster.snapshot, cluster.integrity, VERSION, lifecycle.policy)
     metrics.add(VersionCollector(watch.ever))
-    return Gateway(cluster, lifecycle, surface, metrics, _memory(config, lifecycle))
+    return Gateway(cluster, lifecycle, surface, metrics, _memory(config, lifecycle), exporter or nullcontext())
+
+
+def _exporter(config: GatewayConfig) -> "SpanExporter | None":
+    if config.traces is None:
+        return None
+    from gateway.observe.tracing.exporter import SpanExporter  # with an HTTP client, which nothing else here needs
+
+    return SpanExporter(config.traces)
 
 
 def _memory(config: GatewayConfig, lifecycle: Lifecycle) -> AbstractAsyncContextManager[object]:
@@ -74,7 +88,7 @@ def create_app(config: GatewayConfig) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with gateway.memory, gateway.cluster:
+        async with gateway.traces, gateway.memory, gateway.cluster:
             yield
         gateway.surface.texts.close()
 
@@ -90,7 +104,12 @@ async def run_gateway(config: GatewayConfig, stop: asyncio.Event) -> None:
     for door in open_doors(config):
         log.warning("OPEN TO THE NETWORK: %s", door)
     with listen(config.host, config.port, config.deadlines.write_s) as listener:
-        async with gateway.memory, gateway.cluster, HttpServer(build_http(gateway.surface), listener) as server:
+        async with (
+            gateway.traces,
+            gateway.memory,
+            gateway.cluster,
+            HttpServer(build_http(gateway.surface), listener) as server,
+        ):
             calm_collector()
             _say("ready", gateway, listener)
             await _stopped(stop, server)

@@ -135,6 +135,23 @@ class HealthConfig(Strict):
     pair_failures_to_quarantine: int = Field(2, ge=1, description="Failed pulls of one (prefill, decode) pair.")
 
 
+class TracesConfig(Strict):
+    """Spans of requests, for a collector that speaks OTLP over HTTP in JSON."""
+
+    endpoint: str = Field(
+        pattern=r"^https?://",
+        description="Where the collector listens, e.g. http://127.0.0.1:4318; /v1/traces is added.",
+    )
+    share: float = Field(
+        1.0,
+        ge=0,
+        le=1,
+        description="Of the requests without a traceparent; the others say themselves if they are traced.",
+    )
+    service: str = Field("tandem", min_length=1, description="service.name of the spans.")
+    headers: dict[str, SecretStr] = Field(default_factory=dict, description="Sent along, e.g. an authorization.")
+
+
 class GatewayConfig(Strict):
     host: str = "127.0.0.1"
     port: int = Field(8000, ge=0, le=65535, description="HTTP port; 0 picks a free one.")
@@ -189,6 +206,7 @@ class GatewayConfig(Strict):
     lengths_save_s: float = Field(60.0, gt=0, description="How often it is written; at the end it always is.")
     health: HealthConfig = HealthConfig()
     tls: TlsConfig | None = None
+    traces: TracesConfig | None = Field(None, description="Spans of requests; none without it.")
 
     @property
     def reservation_ttl_s(self) -> float:

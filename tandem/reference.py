@@ -96,11 +96,20 @@ def _default(field: FieldInfo, inner: type[BaseModel] | None) -> str:
         return "required"
     if value is None:
         return "unset"
+    if value in ("", (), {}):
+        return "empty"
+    return f"`{_written(value)}`"
+
+
+def _written(value: Any) -> str:
+    """As a document has it."""
     if isinstance(value, Enum):
         value = value.value
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_written, value))}]"
     if isinstance(value, bool):
-        return "`true`" if value else "`false`"
-    return f"`{value}`" if value not in ("", (), {}) else "empty"
+        return "true" if value else "false"
+    return str(value)
 
 
 def _meaning(field: FieldInfo) -> str:

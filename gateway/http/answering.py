@@ -61,7 +61,7 @@ class Answering(Response):
             0,
             started_s,
             client_id=exchange.client_id,
-            trace_id=exchange.trace_id,
+            trace=exchange.trace,
             policy=surface.policy,
         )
         try:

@@ -93,7 +93,7 @@ def line(record: Record) -> dict[str, Any]:
     return {
         "request_id": record.request_id,
         "client_request_id": record.client_id,
-        "trace_id": record.trace_id,
+        "trace_id": record.trace.trace_id if record.trace else "",
         "tenant": record.tenant,
         "model": record.model,
         "policy": record.policy,

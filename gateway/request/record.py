@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from gateway.request.errors import Reason
 from gateway.request.phase import Phase, check
+from gateway.request.trace import Trace
 
 
 @dataclass(eq=False, slots=True)
@@ -20,7 +21,7 @@ class Record:
     choices: int
     started_s: float
     client_id: str = ""  # the client's own X-Request-Id, to be found in its logs as well
-    trace_id: str = ""  # of the W3C trace that the request is part of
+    trace: Trace | None = None  # that the client says it is part of
     policy: str = ""
     klass: str = ""
     estimated_tokens: float = 0.0  # of all answers together, at admission

@@ -28,6 +28,10 @@ def test_the_configuration_reference_is_current() -> None:
     assert (ROOT / "docs/configuration.md").read_text() == reference(), "run `make docs`"
 
 
+def test_defaults_are_written_as_a_document_has_them() -> None:
+    assert re.findall(r"<\w+\.\w+[^|]*", reference()) == []
+
+
 def test_the_grpc_stubs_are_current(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "grpc_tools.protoc", "-I.", f"--python_out={tmp_path}", f"--pyi_out={tmp_path}"]
     files = [str(file.relative_to(ROOT)) for file in sorted(PROTO.glob("*.proto"))]

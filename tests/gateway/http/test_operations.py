@@ -6,6 +6,7 @@ import pytest
 
 from gateway.cluster.client import WorkerLostError
 from gateway.observe.request_log import line
+from gateway.request.trace import Trace
 from proto.fault import Fault, FaultError, FaultKind
 from tests.gateway.http.scripted import FakeCluster, says, site
 from tests.waiting import until
@@ -193,6 +194,7 @@ TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
     ("sent", "kept"),
     [
         (f"00-{TRACE}-00f067aa0ba902b7-01", TRACE),
+        (f"00-{TRACE}-00f067aa0ba902b7-00", TRACE),
         (f"01-{TRACE}-00f067aa0ba902b7-01-more", TRACE),
         (f"ff-{TRACE}-00f067aa0ba902b7-01", ""),
         (f"00-{'0' * 32}-00f067aa0ba902b7-01", ""),
@@ -209,7 +211,9 @@ async def test_the_ids_of_the_client_and_of_its_trace_are_in_the_account(sent: s
         await at.client.post("/v1/completions", json={"prompt": "x"}, headers=headers)
         await until(lambda: len(at.observer.records) == 1)
         written = line(at.observer.records[0])
+    trace = at.observer.records[0].trace
     assert (written["trace_id"], written["client_request_id"]) == (kept, "mine1")
+    assert trace == (Trace(kept, "00f067aa0ba902b7", sampled=not sent.endswith("-00")) if kept else None)
 
 
 async def test_errors_carry_the_ids_too() -> None:
