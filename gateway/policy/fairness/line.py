@@ -52,7 +52,7 @@ class Line:
         self.served += cost
 
     def head(self) -> int | None:
-        due = self._due.best()
-        if due is None:
+        if (due := self._due.top()) is None:
             return None
-        return self._due.first() if due[0] <= self.served else self._shortest.first()
+        rank, arrival = due
+        return arrival if rank[0] <= self.served else self._shortest.first()

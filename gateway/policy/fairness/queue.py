@@ -41,7 +41,7 @@ class FairQueue(Generic[T]):
     _arrivals: int = 0
     _waiting: dict[int, Waiting[T]] = field(default_factory=dict)
     _front: Ranking[int] = field(default_factory=Ranking)
-    _tiers: dict[int, Tier] = field(default_factory=dict)
+    _tiers: dict[int, Tier] = field(default_factory=dict)  # by band, the highest first
     _hoard: Hoard = field(init=False)
     _bills: Bills = field(default_factory=Bills)
 
@@ -81,7 +81,7 @@ class FairQueue(Generic[T]):
 
     @property
     def head(self) -> Entry[T] | None:
-        arrival = self._front.first()
+        arrival = self._front.first() if self._front else None
         if arrival is None:
             tier = self._next_tier()
             arrival = None if tier is None else tier.head()
@@ -151,7 +151,7 @@ class FairQueue(Generic[T]):
 
     def _next_tier(self) -> Tier | None:
         """The highest band that waits, unless a lower one has earned its next turn. The lowest has waited longest."""
-        waiting = [self._tiers[band] for band in sorted(self._tiers) if self._tiers[band]]
+        waiting = [tier for tier in self._tiers.values() if tier]
         for tier in reversed(waiting[1:]):
             head = tier.head()
             if head is not None and tier.credit >= self._waiting[head].place.cost:
@@ -176,6 +176,8 @@ class FairQueue(Generic[T]):
         return Place(claim.band, rules.class_of(claim), rules.tenant_of(claim), rules.cost_of(claim))
 
     def _tier(self, place: Place) -> Tier:
-        if place.band not in self._tiers:
-            self._tiers[place.band] = Tier(self.rules)
-        return self._tiers[place.band]
+        tier = self._tiers.get(place.band)
+        if tier is None:
+            tier = Tier(self.rules)
+            self._tiers = dict(sorted({**self._tiers, place.band: tier}.items()))
+        return tier

@@ -1,5 +1,6 @@
 """Who comes first when ranks change all the time. Pure."""
 
+from collections import deque
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
@@ -16,10 +17,12 @@ SLACK = 64
 class Ranking(Generic[K]):
     """Keys by rank, smallest first, among equals the one ranked first. Each call costs O(log n), amortised.
 
-    A changed rank leaves its old record in the heap. It is dropped when it comes to the top, or with all the others
-    when more than half of the heap is stale.
+    Whatever comes in order is in `_run`, where nothing has to be sorted: all of it, first come, first served. The rest is in
+    `_heap`. A changed rank leaves its old record where it is. That is dropped when it comes to the top, or with all the
+    others when more than half of the records are stale.
     """
 
+    _run: deque[tuple[Rank, int, K]] = field(default_factory=deque)
     _heap: list[tuple[Rank, int, K]] = field(default_factory=list)
     _valid: dict[K, int] = field(default_factory=dict)
     _records: int = 0
@@ -37,7 +40,11 @@ class Ranking(Generic[K]):
         """New, or with another rank than before."""
         self._records += 1
         self._valid[key] = self._records
-        heappush(self._heap, (rank, self._records, key))
+        record = (rank, self._records, key)
+        if not self._run or self._run[-1] <= record:
+            self._run.append(record)
+        else:
+            heappush(self._heap, record)
         self._tidy()
 
     def drop(self, key: K) -> None:
@@ -45,23 +52,28 @@ class Ranking(Generic[K]):
             self._tidy()
 
     def first(self) -> K | None:
-        top = self._top()
-        return None if top is None else top[2]
+        top = self.top()
+        return None if top is None else top[1]
 
     def best(self) -> Rank | None:
         """The rank of the first."""
-        top = self._top()
+        top = self.top()
         return None if top is None else top[0]
 
-    def _top(self) -> tuple[Rank, int, K] | None:
-        while self._heap:
-            record = self._heap[0]
-            if self._valid.get(record[2]) == record[1]:
-                return record
-            heappop(self._heap)
-        return None
+    def top(self) -> tuple[Rank, K] | None:
+        """The first with its rank."""
+        run, heap, valid = self._run, self._heap, self._valid
+        while run and valid.get(run[0][2]) != run[0][1]:
+            run.popleft()
+        while heap and valid.get(heap[0][2]) != heap[0][1]:
+            heappop(heap)
+        if not run and not heap:
+            return None
+        rank, _, key = run[0] if run and (not heap or run[0] < heap[0]) else heap[0]
+        return rank, key
 
     def _tidy(self) -> None:
-        if len(self._heap) > 2 * len(self._valid) + SLACK:
+        if len(self._run) + len(self._heap) > 2 * len(self._valid) + SLACK:
+            self._run = deque([record for record in self._run if self._valid.get(record[2]) == record[1]])
             self._heap = [record for record in self._heap if self._valid.get(record[2]) == record[1]]
             heapify(self._heap)

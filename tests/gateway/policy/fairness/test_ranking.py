@@ -32,5 +32,19 @@ def test_stale_records_do_not_pile_up() -> None:
     for key in range(1, 10_000):
         ranking.put(key, float(key))
         ranking.drop(key)
-        assert len(ranking._heap) <= 2 * len(ranking) + SLACK
+        assert len(ranking._run) + len(ranking._heap) <= 2 * len(ranking) + SLACK
     assert ranking.first() == 0
+
+
+def test_what_comes_in_order_is_not_sorted() -> None:
+    ranking: Ranking[int] = Ranking()
+    for key in range(100):
+        ranking.put(key, 0.0, float(key))
+    assert not ranking._heap
+    ranking.put(1_000, 0.0, 3.5)  # one that comes late
+    assert len(ranking._heap) == 1
+    served = []
+    while (first := ranking.first()) is not None:
+        served.append(first)
+        ranking.drop(first)
+    assert served == [0, 1, 2, 3, 1_000, *range(4, 100)]
