@@ -57,9 +57,8 @@ class Cluster:
         self.cleanups = Cleanups()
         self.requests: set[Tracked] = set()
         self.queued: Callable[[], int] = lambda: 0
-        self.answers_move: Callable[[Worker], bool] = lambda _: (
-            False
-        )  # to other decode workers, which then are pairs, too
+        # Whether answers of a worker may go on at another decode worker, which then is its pair.
+        self.answers_move: Callable[[Worker], bool] = lambda _: False
         self.pairs = PairBook(config.health, clock, self._pair_moved)
         self.roster = Roster(
             self.gateway_id,
