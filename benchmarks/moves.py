@@ -46,7 +46,8 @@ class Figures:
 
 def fleet(balance: dict[str, float] | None) -> Layout:
     plain = layout(SERVICE, decode=3)
-    policy = plain.gateway.policy.model_dump() | {"rule": "forecast", "balance": balance}
+    stay: dict[str, dict[str, list[str]]] = {"default": {"on_overrun": []}}  # nothing else moves anything
+    policy = plain.gateway.policy.model_dump() | {"rule": "forecast", "balance": balance, "classes": stay}
     gateway = GatewayConfig.model_validate(plain.gateway.model_dump() | {"policy": policy})
     fourth = Addition(Role.DECODE, 1, COMES_S)
     return replace(plain, gateway=gateway, controller=controller_of, changes=(fourth,), start_s=0.0)

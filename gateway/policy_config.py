@@ -65,10 +65,10 @@ class ClassPolicy(Strict):
     )
     queue_s: float | None = Field(None, gt=0, description="Waits no longer than this; `deadlines.queue_s` if unset.")
     on_overrun: tuple[Overrun, ...] = Field(
-        (),
+        (Overrun.MOVE,),
         description=(
-            "What is done to answers of this class when a worker's emergency pool is used up, the first that helps: `move` "
-            "(it goes on at a worker with room) and `cap`."
+            "What is done to answers of this class when a worker runs out of KV, the first that helps: `move` "
+            "(it goes on at a worker with room) and `cap`. Empty: its engine preempts."
         ),
     )
     cap_tokens: int | None = Field(

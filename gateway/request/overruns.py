@@ -23,6 +23,7 @@ from gateway.request.standing import (
     Growing,
     Word,
     answer_of,
+    fills,
     growth_blocks,
     keen,
     pressure,
@@ -78,8 +79,10 @@ class Overruns:
         return self._balance is not None or any(Response.MOVE in each.order for each in self._policies.values())
 
     def may_leave(self, worker: Worker) -> bool:
-        """Whether answers of this worker may have to be read elsewhere."""
-        return self.may_move or (self._controller.empties and to_empty(worker))
+        """Whether answers of this worker may have to be read elsewhere. A large fleet has very many pairs of decode workers: they
+        shake hands when one is filling, and not all at the start."""
+        filling = self._balance is not None or fills(worker)
+        return (filling and self.may_move) or (self._controller.empties and to_empty(worker))
 
     @property
     def rows(self) -> tuple[MoveRow, ...]:

@@ -136,6 +136,12 @@ def word(worker: Worker) -> Word:
     return (state.epoch, state.sequence) if state is not None else ("", 0)
 
 
+def fills(worker: Worker) -> bool:
+    """Half of its KV is in use, and its engine can hand answers over."""
+    state = worker.state
+    return state is not None and worker.info.hands_over and 2 * state.blocks_used >= state.blocks_total
+
+
 def to_empty(worker: Worker) -> bool:
     """It takes no more answers, and runs some of this gateway's."""
     state = worker.state

@@ -210,10 +210,11 @@ def _better_off(room: Sequence[Target], free: int, answer: Answer) -> list[Targe
 
 
 def _fare(answer: Answer, prices: Prices, room: Sequence[Target]) -> Fare | None:
-    """What it holds must fit, and no more: it is computed anew if it stays."""
+    """What it holds must fit, and no more: it is computed anew if it stays. An engine that hands nothing over is left to itself: it
+    preempts the youngest, and that is less to compute."""
     recompute_s, most_s = answer.computed_tokens / prices.prefill_tokens_per_s, answer.left_s / prices.pays
-    held, size = answer.held_blocks, answer.kv_bytes
-    return fare(held, size, recompute_s, most_s, answer.ways, room, been=answer.been, pause_s=prices.pause_s)
+    held, size, ways = answer.held_blocks, answer.kv_bytes, answer.ways if By.TRANSFER in answer.ways else ()
+    return fare(held, size, recompute_s, most_s, ways, room, been=answer.been, pause_s=prices.pause_s)
 
 
 def _way(answer: Answer, policy: OverrunPolicy, prices: Prices, room: Sequence[Target], free: int) -> _Way | None:

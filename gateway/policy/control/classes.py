@@ -24,7 +24,7 @@ class Klass:
     weight: float = 1.0
     ttft_s: float | None = None
     queue_s: float | None = None
-    overrun: OverrunPolicy = field(default_factory=lambda: OverrunPolicy(()))
+    overrun: OverrunPolicy = field(default_factory=lambda: OverrunPolicy((Response.MOVE,)))
     bounds: FairBounds = field(default_factory=FairBounds)
     tenants: frozenset[str] = frozenset()
     efforts: frozenset[str] = frozenset()

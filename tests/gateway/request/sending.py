@@ -17,8 +17,8 @@ from tests.engine.simulated.hold import before_each_step
 from tests.gateway.fleet import Answer, Fleet, Member, config, intent, prompt, until
 
 DUO = (("d0", Role.DECODE), ("d1", Role.DECODE))
-#: Answers move, though nothing here is ever full enough to say so.
-MOVES: Mapping[str, Any] = {"classes": {"default": {"on_overrun": ["move"]}}}
+#: Answers move, though nothing here is ever full or uneven enough to say so; decode workers are pairs from the start.
+MOVES: Mapping[str, Any] = {"balance": {"above": 1.0, "spread": 0.99}}
 LONG = 400
 
 

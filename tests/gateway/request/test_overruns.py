@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gateway.policy.admission import overrun
 from gateway.policy.admission.move import By
 from gateway.policy.control.controller import Controller
 from gateway.policy.estimate import Estimate, Features
@@ -24,7 +25,14 @@ from tests.workers import worker_info
 POLICY = {"classes": {"default": {"on_overrun": ["cap"], "cap_tokens": 8}}}
 CAP_LATER = {"classes": {"default": {"on_overrun": ["cap"], "cap_tokens": 8000}}}
 MOVE = {"classes": {"default": {"on_overrun": ["move"]}}}
-BALANCE = {"balance": {"above": 0.8, "spread": 0.3}}
+NEITHER: Mapping[str, Any] = {"classes": {"default": {"on_overrun": []}}}
+BALANCE: Mapping[str, Any] = {**NEITHER, "balance": {"above": 0.8, "spread": 0.3}}
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is gained while answers leave, so that figures are round."""
+    monkeypatch.setattr(overrun, "LEAVING_STEPS", 0)
 
 
 class Cluster:
@@ -42,7 +50,8 @@ class Cluster:
         self.listeners: list[Callable[[], None]] = []
 
     def _worker(self, name: str) -> Any:
-        return SimpleNamespace(worker_id=name, info=worker_info(name), ready=True, role=Role.DECODE)
+        info = replace(worker_info(name), hands_over=True)
+        return SimpleNamespace(worker_id=name, info=info, ready=True, role=Role.DECODE)
 
     def told(self, sequence: int, held: int, worker: Any = None) -> None:
         worker, used = worker or self.full, min(2, max(0, held - 98))
@@ -209,7 +218,7 @@ def test_a_full_worker_gives_to_an_empty_one_one_answer_at_a_time() -> None:
 
 
 def test_even_workers_are_left_alone_and_so_are_all_without_such_a_policy() -> None:
-    for policy, held, other in ((BALANCE, 90, 65), (BALANCE, 75, 0), ({}, 90, 0)):
+    for policy, held, other in ((BALANCE, 90, 65), (BALANCE, 75, 0), (NEITHER, 90, 0), (NEITHER, 105, 0)):
         cluster = Cluster()
         one, answers = overruns(cluster, policy), Answers()
         with one.watching(answers):
@@ -217,7 +226,30 @@ def test_even_workers_are_left_alone_and_so_are_all_without_such_a_policy() -> N
             cluster.told(2, held=other, worker=cluster.empty)
             cluster.changed()
             assert not answers.sent
-    assert not overruns(Cluster(), {}).may_move
+    assert not overruns(Cluster(), NEITHER).may_move
+
+
+def test_as_shipped_answers_leave_a_worker_that_runs_out_of_kv() -> None:
+    cluster = Cluster()
+    one, answers = overruns(cluster, {}), Answers()
+    with one.watching(answers):
+        cluster.told(2, held=105)
+        cluster.changed()
+        assert [order.why for order in answers.sent.values()] == [Why.OVERRUN]
+
+
+def test_pairs_of_decode_workers_are_met_when_one_is_filling_and_not_all_at_the_start() -> None:
+    cluster = Cluster()
+    overruns(cluster, {})
+    for held, pairs in ((49, False), (50, True)):
+        cluster.told(2, held=held)
+        assert cluster.answers_move(cluster.full) is pairs
+    cluster.full.info = replace(cluster.full.info, hands_over=False)
+    assert not cluster.answers_move(cluster.full)
+    overruns(cluster, BALANCE)
+    assert cluster.answers_move(cluster.empty)
+    overruns(cluster, NEITHER)
+    assert not cluster.answers_move(cluster.empty)
 
 
 def test_what_became_of_moves_is_counted() -> None:

@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from dataclasses import replace
 
+from gateway.policy.admission.overrun import Response
 from gateway.policy_config import PolicyConfig
 from gateway.policy_versions.document import policy_of
 from gateway.policy_versions.outcomes import OutcomeWatch
@@ -74,7 +75,7 @@ async def test_a_cap_that_comes_with_a_new_policy_is_looked_at() -> None:
     """The look at overruns goes by the classes in force, not by those of the start."""
     async with fleet(SOLO, profile="toy", settings=config()) as one:
         overruns = one.lifecycle._shared.desk.overruns
-        assert not any(policy.order for policy in overruns._policies.values())
+        assert all(Response.CAP not in policy.order for policy in overruns._policies.values())
         one.lifecycle.controller.adopt(a(classes={"default": {"on_overrun": ["cap"], "cap_tokens": 10}}))
-        assert overruns._policies["default"].order
+        assert overruns._policies["default"].order == (Response.CAP,)
         await served(one, intent(prompt(30), max_tokens=4, ignore_eos=True))

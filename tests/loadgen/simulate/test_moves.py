@@ -18,7 +18,8 @@ from tests.loadgen.simulate.build import layout, nothing_left, opened
 
 #: One is far longer than the others; each of these begins before there is a second worker.
 DEMANDS = [(0.0, Demand(100, 1500)), *[(0.01 * number, Demand(100, 300)) for number in range(1, 5)]]
-BALANCE = {"balance": {"above": 0.2, "spread": 0.1}}
+STAYS: dict[str, Any] = {"classes": {"default": {"on_overrun": []}}}
+BALANCE = STAYS | {"balance": {"above": 0.2, "spread": 0.1}}
 
 
 def simulated(policy: dict[str, Any], *, closed_form: bool = True) -> Simulation:
@@ -53,7 +54,7 @@ def watched(simulation: Simulation, at_s: float) -> list[float]:
 
 @pytest.mark.parametrize("closed_form", [True, False])
 def test_r26_the_spread_narrows_moves_are_counted_and_answers_are_whole(closed_form: bool) -> None:
-    left, right = (simulated(policy, closed_form=closed_form) for policy in ({}, BALANCE))
+    left, right = (simulated(policy, closed_form=closed_form) for policy in (STAYS, BALANCE))
     before, after = watched(left, 0.25), watched(right, 0.25)
     alone, together = left.run(), right.run()
     assert after[0] < before[0] - 0.05
@@ -116,7 +117,7 @@ def outgrown(klass: dict[str, Any]) -> Simulation:
 
 
 def test_r08_answers_that_outgrow_their_worker_go_on_at_one_with_room() -> None:
-    stays, moves = outgrown({}), outgrown({"on_overrun": ["move"]})
+    stays, moves = outgrown({"on_overrun": []}), outgrown({"on_overrun": ["move"]})
     before, after = stays.run(), moves.run()
     for outcome in (before, after):
         assert [result.output_tokens for result in outcome.results] == [400] * 12
@@ -138,8 +139,7 @@ def crowded(seed: int, *, moves: bool = True, fails: bool = False) -> Simulation
     }
     one = layout(decode=3, gateway=gateway, controller=controller_of, declared=Declared.NONE)
     if fails:
-        dies = [Failure(f"decode-{rng.randrange(3)}", rng.uniform(0.1, 2.0), 0.2) for _ in range(3)]
-        one = replace(one, changes=tuple(dies))
+        one = replace(one, changes=(Failure(f"decode-{rng.randrange(3)}", rng.uniform(0.6, 2.0), 0.2),))
     lengths = (range(20, 60), range(200, 1200))
     demands = [
         (rng.uniform(0.0, 1.5), Demand(rng.randrange(50, 150), rng.choice(rng.choice(lengths)))) for _ in range(34)
@@ -176,12 +176,12 @@ def test_r08_an_overrun_costs_a_move_and_not_a_recomputation(fails: bool) -> Non
             for workers in went.values():
                 # Of three, and never back; one whose new worker died may be placed anywhere again.
                 assert fails or len(set(workers)) == len(workers) <= 2
-                assert len(workers) <= 2 + 3
+                assert len(workers) <= 2 + 1
             moved += one.legs.moves.counts["moved"]
             if not fails:
                 assert one.legs.moves.counts["lost"] == one.legs.moves.counts["recomputed"] == 0
-    assert moved >= 8
-    assert recomputed[1] < 0.7 * recomputed[0]
+    assert moved >= (3 if fails else 8)
+    assert fails or recomputed[1] < 0.7 * recomputed[0]  # what a worker takes with it is computed anew either way
 
 
 def test_a_look_that_takes_no_steps_misses_no_worker() -> None:

@@ -85,6 +85,13 @@ def test_what_it_holds_must_fit_not_what_it_may_become_and_it_must_live_to_use_i
     assert decide(pressed(1_010, replace(growing, ways=frozenset()), free=70), {}, PRICES).response is Response.PREEMPT
 
 
+def test_an_engine_that_hands_nothing_over_preempts_by_itself() -> None:
+    stays = replace(answer("a", 40), ways=frozenset({By.RECOMPUTE}))
+    assert decide(pressed(1_010, stays, free=500), {"chat": OverrunPolicy((Response.MOVE,))}, PRICES).moves == ()
+    slow = Pressure(1_000, 100, 1_010, 0, [answer("a", 40)], [Target("far", 500, 1e6)])
+    assert [move.by for move in decide(slow, {}, PRICES).moves] == [By.RECOMPUTE]
+
+
 def test_nobody_moves_to_a_worker_that_would_have_less_room_then_than_the_one_that_is_left() -> None:
     """30 blocks are wanted. Without the one of 60 there are 30 free here, so there must be as many there with it."""
     for free, response in ((89, Response.PREEMPT), (90, Response.MOVE)):
