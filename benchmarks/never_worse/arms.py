@@ -119,6 +119,24 @@ def fluid(model: Model, aim: Aim, *, leans: bool = True) -> list[Arm]:
     return arms
 
 
+def named(model: Model, aim: Aim, name: str) -> Arm | None:
+    """As tables write it: `4C TP2/512`, `6P TP1/2048 + 1D TP2`, `4F TP2`."""
+    for arm in (*fluid(model, aim), *fluid(model, aim, leans=False), *static_colocated(model)):
+        if name == short(arm.name):
+            return arm
+    work = Work(dict.fromkeys(model.degrees, 1.0), dict.fromkeys(model.degrees, 1.0))
+    for arm in static_splits(model, work):
+        if name.partition("/")[0] == arm.name.partition("/")[0]:
+            budgets = (replace(arm, most=inf), *(replace(other(), most=inf) for other in arm.others))
+            if found := next((one for one in budgets if one.name == name), None):
+                return found
+    return None
+
+
+def short(name: str) -> str:
+    return name.replace(Kind.FLUID, "F").replace(Kind.ROUTED, "R")
+
+
 def _likely_first(model: Model) -> tuple[int, ...]:
     """The search is short where the first layout is a good one."""
     return (*model.degrees[1:], *model.degrees[:1])

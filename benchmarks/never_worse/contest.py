@@ -77,7 +77,8 @@ class Cell:
 
 @dataclass(slots=True)
 class Contest:
-    """`version` of the policy, by which the store tells runs of fluid arms apart."""
+    """`version` of the policy, by which the store tells runs of fluid arms apart. `times`: how much longer runs are than usual.
+    `said` is told what was found, `running` what is under way."""
 
     model: Model
     mix: str
@@ -86,6 +87,8 @@ class Contest:
     store: Store = field(default_factory=Store)
     version: str = ""
     said: Callable[[str], None] = lambda _: None
+    running: Callable[[str], None] = lambda _: None
+    times: float = 1.0
     workload: Workload = field(init=False)
     _question: Question = field(init=False)
     _length: Length = field(init=False)
@@ -93,7 +96,7 @@ class Contest:
     def __post_init__(self) -> None:
         self.workload = Catalogue().mix(MIXES[self.mix])
         self._question = self.aim.question(self.workload)
-        self._length = Length.of(self.workload, self.aim, self.judged)
+        self._length = Length.of(self.workload, self.aim, self.judged, self.times)
 
     def cell(self, seeds: Sequence[int]) -> Cell:
         found = self._screened()
@@ -110,6 +113,19 @@ class Contest:
                     routed = self._routed(final, found[kind][0].rate, seeds)
                     names[Kind.ROUTED], rates[Kind.ROUTED] = routed.name, routed.rates
         return Cell(self.model.name, self.mix, self.aim, names, rates, behind)
+
+    def rates(self, arms: Sequence[Arm], seeds: Sequence[int]) -> list[tuple[float, ...]]:
+        """Of these alone, one a seed: nothing is chosen."""
+        work = Work.of(self.model, self.workload)
+        start, found = max(map(work.start, self.model.degrees)), []
+        for arm in arms:
+            rates = []
+            for seed in seeds:
+                rates.append(self._finely(self._hunt(arm, seed), start))
+                start = rates[-1] or start
+            self.said(f"{arm.name}: {', '.join(f'{rate:.3f}' for rate in rates)}/s")
+            found.append(tuple(rates))
+        return found
 
     def _routed(self, fluids: Final, start: float, seeds: Sequence[int]) -> Final:
         """Who may hand off and never did is as who may not."""
@@ -191,4 +207,4 @@ class Contest:
     def _hunt(self, arm: Arm, seed: int) -> Hunt:
         policy = f" {self.version}" if arm.layout.roles is not None else ""
         name = f"{self.model.name} {self.mix} {arm.name}{policy}"
-        return Hunt(arm.layout, self._question, self.aim, self._length, seed, name, self.store)
+        return Hunt(arm.layout, self._question, self.aim, self._length, seed, name, self.store, self.running)

@@ -45,3 +45,31 @@ MODELS = {
 #: Seeds of the screen, in which layouts are chosen, and of the comparison.
 SCREEN_SEED = 1000
 SEEDS = (3000, 3001, 3002)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What a cell of the table is about."""
+
+    model: Model
+    mix: str
+    aim: Aim
+
+    def __str__(self) -> str:
+        return f"{self.model.name} {self.mix} {self.aim.limits}"
+
+    @classmethod
+    def of(cls, text: str) -> "Case":
+        """`qwen3-32b code 500/30`. Raises ValueError."""
+        try:
+            model, mix, limits = text.split()
+        except ValueError:
+            raise ValueError(f"{text!r}: a cell has a model, a traffic and limits") from None
+        aim = next((one for one in AIMS if limits in (one.limits, one.name)), None)
+        if model not in MODELS:
+            raise ValueError(f"{model}: models are {', '.join(MODELS)}")
+        if mix not in MIXES:
+            raise ValueError(f"{mix}: traffic is {', '.join(MIXES)}")
+        if aim is None:
+            raise ValueError(f"{limits}: limits are {', '.join(one.limits for one in AIMS)}")
+        return cls(MODELS[model], mix, aim)

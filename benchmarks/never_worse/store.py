@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 
-#: What decides how fluid arms run; a change of it makes their runs count no more.
-_POLICY = ("gateway/policy/roles", "loadgen/simulate")
+#: What decides how arms with the policy, or with parts of it, run; a change of it makes their runs count no more.
+_POLICY = ("gateway/policy/roles/*.py", "loadgen/simulate/*.py", "benchmarks/never_worse/ablation.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,11 @@ class Store:
         self._path = path
         self._seen: dict[str, Seen] = {}
         if path is not None and path.exists():
-            for line in path.read_text().splitlines():
+            text = path.read_text()
+            if not text.endswith("\n"):  # it was killed as it wrote
+                text = text[: text.rfind("\n") + 1]
+                path.write_text(text)
+            for line in text.splitlines():
                 kept = json.loads(line)
                 self._seen[kept["run"]] = Seen(kept["held"], kept["handed"])
 
@@ -44,7 +48,7 @@ class Store:
 def policy_version(root: Path) -> str:
     """A short digest of the policy's source under `root`."""
     digest = sha256()
-    for folder in _POLICY:
-        for path in sorted((root / folder).glob("*.py")):
+    for pattern in _POLICY:
+        for path in sorted(root.glob(pattern)):
             digest.update(path.read_bytes())
     return digest.hexdigest()[:8]

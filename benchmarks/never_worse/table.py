@@ -2,23 +2,31 @@
 
 from collections.abc import Sequence
 from math import exp, log
+from statistics import fmean
 
-from benchmarks.never_worse.arms import GPUS, Kind
+from benchmarks.never_worse.arms import GPUS, Arm, Kind, short
 from benchmarks.never_worse.contest import Cell
+from benchmarks.never_worse.mixes import Case
 
 HEAD = (
     "| model | traffic | limits, ms | seeds | best colocated | best P/D | routed | fluid | fluid / best static "
-    "| of that: routing and chunks | moving KV |\n"
+    "| of that: routing, order, steps | moving KV |\n"
     "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+)
+
+ARMS_HEAD = (
+    "| model | traffic | limits, ms | seeds | length | layout | requests/s per GPU | to the first |\n"
+    + "| --- " * 8
+    + "|"
 )
 
 
 def row(cell: Cell) -> str:
-    """Rates in requests/s per GPU. What routing and chunks bring is the better of routed and nothing against the best
+    """Rates in requests/s per GPU. What routing, order and steps bring is the better of routed and nothing against the best
     static; the rest of the ratio is what hand-offs add to it, or cost."""
     routed = cell.ratio(Kind.ROUTED, cell.best)
     moved = cell.ratio(Kind.FLUID, Kind.ROUTED)
-    limits = f"{cell.aim.ttft_ms:g} / {cell.aim.tpot_ms:g}"
+    limits = cell.aim.limits.replace("/", " / ")
     cells = [cell.model, cell.mix, limits, str(cell.seeds), *(_arm(cell, kind) for kind in Kind)]
     if cell.rate(cell.best):
         cells += [f"**{cell.ratio(Kind.FLUID, cell.best):.3f}**", f"{routed:.3f}", f"{moved:.3f}" if moved else "–"]
@@ -27,12 +35,19 @@ def row(cell: Cell) -> str:
     return f"| {' | '.join(cells)} |"
 
 
+def arm_row(case: Case, arm: Arm, rates: Sequence[float], first: Sequence[float], times: float) -> str:
+    """One layout that was asked for by name."""
+    to = f"{fmean(rates) / fmean(first):.3f}" if any(first) else "–"
+    cells = [case.model.name, case.mix, case.aim.limits.replace("/", " / "), str(len(rates)), f"{times:g}"]
+    return f"| {' | '.join([*cells, short(arm.name), f'{fmean(rates) / GPUS:.3g}', to])} |"
+
+
 def _arm(cell: Cell, kind: Kind) -> str:
     rate = cell.rate(kind)
     if not rate:
         return "none"
     about = "≈ " if kind in cell.screened else ""
-    return f"{about}{rate / GPUS:.3g} ({cell.names[kind].replace('fluid', 'F').replace('routed', 'R')})"
+    return f"{about}{rate / GPUS:.3g} ({short(cell.names[kind])})"
 
 
 def summary(cells: Sequence[Cell]) -> str:

@@ -1,5 +1,6 @@
 """One arm at one rate, judged until it is decided; and the highest rate at which it keeps its promise. Model figures."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import sqrt
 
@@ -29,6 +30,10 @@ class Aim:
     tpot_ms: float
 
     @property
+    def limits(self) -> str:
+        return f"{self.ttft_ms:g}/{self.tpot_ms:g}"
+
+    @property
     def policy(self) -> Policy:
         return Policy((Rule((Constraint("ttft", self.ttft_ms), Constraint("tpot", self.tpot_ms))),))
 
@@ -39,25 +44,34 @@ class Aim:
 @dataclass(frozen=True, slots=True)
 class Length:
     """How long a run is. Requests of the first `lead_s` meet an empty fleet and are not judged, nor are those of the last
-    `tail_s`; `judged` are, at least, over `span_s` at least."""
+    `tail_s`; `judged` are, at least, over `span_s` at least.
+    `times`: how much longer the run is than it would be; as many more are judged."""
 
     lead_s: float
     span_s: float
     tail_s: float
     judged: int
+    times: float = 1.0
+
+    @property
+    def words(self) -> str:
+        """In the store."""
+        return f"{self.judged}" if self.times == 1 else f"{self.judged}x{self.times:g}"
 
     @classmethod
-    def of(cls, workload: Workload, aim: Aim, judged: int) -> "Length":
+    def of(cls, workload: Workload, aim: Aim, judged: int, times: float = 1.0) -> "Length":
         """In residences: how long a good answer of mean length may take."""
         chains = workload.draw(1000, np.random.default_rng(0))
         tokens = float(np.mean([demand.output_tokens for chain in chains for demand in chain]))
         residence_s = (aim.ttft_ms + tokens * aim.tpot_ms) / 1e3
-        return cls(max(6.0, 0.6 * residence_s), max(6.0, 0.4 * residence_s), 0.2 * residence_s, judged)
+        lead_s, span_s = max(6.0, 0.6 * residence_s), max(6.0, 0.4 * residence_s)
+        return cls(times * lead_s, times * span_s, 0.2 * residence_s, judged, times)
 
 
 @dataclass(slots=True)
 class Hunt:
-    """The highest rate that one layout holds with one seed. `name` says in the store which layout and traffic it is."""
+    """The highest rate that one layout holds with one seed. `name` says in the store which layout and traffic it is;
+    `running` is told of each run as it begins."""
 
     layout: Layout
     question: Question
@@ -66,17 +80,19 @@ class Hunt:
     seed: int
     name: str = ""
     store: Store = field(default_factory=Store)
+    running: Callable[[str], None] = lambda _: None
     handed: bool = False
 
     def holds(self, rate: float) -> bool:
         """At a rate of four digits, which the store can name."""
         rate = float(f"{rate:.4g}")
-        run = f"{self.name} {self.aim.ttft_ms:g}/{self.aim.tpot_ms:g} {self.length.judged} {self.seed} {rate:g}"
+        run = f"{self.name} {self.aim.limits} {self.length.words} {self.seed} {rate:g}"
         seen = self.store.find(run, lambda: self._measured(rate))
         self.handed |= seen.handed > 0
         return seen.held
 
     def _measured(self, rate: float) -> Seen:
+        self.running(f"{self.name} at {rate:g}/s")
         schedule, window = self._schedule(rate)
         simulation = Simulation(self.layout, schedule)
         ran = run(simulation, self.question, window, GOAL)
@@ -104,7 +120,7 @@ class Hunt:
 
     def _schedule(self, rate: float) -> tuple[Schedule, tuple[float, float]]:
         lead_s = self.length.lead_s
-        until_s = lead_s + max(self.length.span_s, self.length.judged / rate)
+        until_s = lead_s + max(self.length.span_s, self.length.times * self.length.judged / rate)
         plan = Plan(
             self.question.workload,
             Arrivals(Kind.POISSON, rate=rate),
