@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from engine.simulated.gaps import Gaps
 from gateway.policy.admission.balance import Standing, even_out, full_ones
+from gateway.policy.admission.drain import AT_ONCE, leave
 from gateway.policy.admission.move import By, Target, emergency_growth
 from gateway.policy.admission.overrun import (
     LEAVING_STEPS,
@@ -21,6 +22,7 @@ from gateway.policy.control.going_on import going_on, newest
 from gateway.policy.dispatch import Bid
 from gateway.policy.prefill_choice import ASSUMED_PREFILL_TOKENS_PER_S
 from gateway.policy.routing import Path, Placement
+from loadgen.simulate.changes import RoleChange
 from loadgen.simulate.desk import GATEWAY
 from loadgen.simulate.flight import Flight, Leg
 from loadgen.simulate.ground import Ground
@@ -48,8 +50,8 @@ class _Place:
 
 
 class Moves:
-    """What leaves a worker that would run out of KV, where the policy says `on_overrun: [move]`, and what leaves a full
-    one, with `balance`; nothing under fluid roles. `on` sends an answer with held KV to its new worker. `counts` by what became
+    """What leaves a worker that would run out of KV, where the policy says `on_overrun: [move]`, what leaves a full one, with
+    `balance`, and one whose role has changed, with `drain: move`; nothing under fluid roles. `on` sends an answer with held KV to its new worker. `counts` by what became
     of them, in the words of `gateway.request.moving.Outcome`; nothing is ever `late` here."""
 
     def __init__(self, ground: Ground, on: Callable[[Flight, Leg], None]) -> None:
@@ -60,6 +62,7 @@ class Moves:
         self._arriving: dict[int, tuple[_Place, str]] = {}  # by number of the answer, with the leg that reads its KV
         self._yields: dict[str, OverrunPolicy] = {}
         self._relieves = False
+        self._empties = False
         self._counts: Counter[str] = Counter()
 
     @property
@@ -75,7 +78,9 @@ class Moves:
             return
         self._yields = {klass.name: klass.overrun for klass in controller.classes}
         self._relieves = any(Response.MOVE in each.order for each in self._yields.values())
-        if self._relieves or controller.balance is not None:
+        changes = self._ground.fleet.layout.changes
+        self._empties = controller.empties and any(isinstance(change, RoleChange) for change in changes)
+        if self._relieves or self._empties or controller.balance is not None:
             self._later()
 
     def _later(self) -> None:
@@ -91,6 +96,8 @@ class Moves:
             for worker in workers:
                 if self._may_be_short(worker):
                     self._relieve(worker, workers)
+        if self._empties:
+            self._empty(workers)
         if not self._going:
             self._even_out(workers)
         self._later()
@@ -128,6 +135,27 @@ class Moves:
         flights = {answer.request_id: flight for flight, answer in answers}
         for move in action.moves:
             self._ask(flights[move.request_id], fleet.worker(move.worker_id), emergency=True)
+
+    def _empty(self, workers: list[SimWorker]) -> None:
+        """Workers that decode no more, and still have answers."""
+        fleet = self._ground.fleet
+        for worker in fleet.workers.values():
+            if not worker.up or worker.role.decodes or not worker.ledger.reservations:
+                continue
+            asked = {place.flight.planned.index for place in self._going.values()}
+            running = [each for each in self._running(worker) if each[0].planned.index not in asked]
+            targets = [self._target(worker, other, emergency=False) for other in workers]
+            flights = {answer.request_id: flight for flight, answer in running}
+            most = AT_ONCE - self._on_their_way(worker)
+            for action in leave([answer for _, answer in running], targets, self._prices, most):
+                for move in action.moves:
+                    self._ask(flights[move.request_id], fleet.worker(move.worker_id), emergency=False)
+
+    def _on_their_way(self, worker: SimWorker) -> int:
+        """Answers that are to leave it, and that have left and not arrived."""
+        legs = [place.flight.leg for place in self._going.values()]
+        legs += [place.flight.held for place, _ in self._arriving.values() if place.taken]
+        return sum(leg is not None and leg.worker is worker for leg in legs)
 
     def _being_read(self, worker: SimWorker) -> int:
         """Blocks of answers that have left it: they are free in a moment."""

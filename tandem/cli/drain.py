@@ -16,7 +16,7 @@ def drain(
     api_key: options.ApiKey = "",
 ) -> None:
     """
-    Give a worker no new work; what it runs may finish. Undo with --resume.
+    Give a worker no new work. Running answers go on at others with room (policy.drain); the rest may finish. Undo with --resume.
 
     Examples:
 

@@ -10,7 +10,7 @@ import pytest
 from engine.simulated.gaps import Gaps
 from gateway.policy.control.controller import controller_of
 from loadgen.demand import Demand
-from loadgen.simulate import Addition, Declared, Failure
+from loadgen.simulate import Addition, Declared, Failure, RoleChange
 from loadgen.simulate.flight import Flight, Leg
 from loadgen.simulate.simulation import Simulation
 from proto.worker import Role
@@ -190,3 +190,30 @@ def test_a_look_that_takes_no_steps_misses_no_worker() -> None:
         slow.legs.moves._may_be_short = lambda worker: True  # type: ignore[method-assign]
         assert fast.run() == slow.run()
         assert fast.legs.moves.counts == slow.legs.moves.counts
+
+
+def changing(drain: str) -> tuple[Simulation, list[int]]:
+    """The second of three workers becomes one that prefills while it has answers; what it still ran a little later."""
+    gateway = {
+        "routing": {"on_no_prefill": "local"},
+        "policy": {"rule": "declared", "drain": drain, **STAYS},
+        "health": {"watch_interval_s": 0.02},
+    }
+    change = RoleChange("decode-1", Role.PREFILL, 0.2)
+    one = layout(decode=3, gateway=gateway, controller=controller_of, changes=(change,))
+    simulation = Simulation(one, opened([(0.001 * number, Demand(100, 600)) for number in range(6)]))
+    ran: list[int] = []
+    engine = simulation.fleet.engines.engines["decode-1"]
+    for at_s in (0.19, 0.6):
+        simulation.fleet.engines.at(at_s, lambda: ran.append(len(engine.scheduler.running)))
+    return simulation, ran
+
+
+def test_answers_leave_a_worker_whose_role_has_changed() -> None:
+    (stays, stayed), (moves, moved) = changing("wait"), changing("move")
+    for simulation in (stays, moves):
+        assert [result.output_tokens for result in simulation.run().results] == [600] * 6
+        nothing_left(simulation)
+    assert (stayed, moved) == ([2, 2], [2, 0])
+    assert not stays.legs.moves.counts
+    assert moves.legs.moves.counts == {"moved": 2}
