@@ -78,12 +78,16 @@ class Answer:
 @dataclass(frozen=True, slots=True)
 class Prices:
     """What yielding costs. 0 bytes/s: there is no such way. `pays`: how many times the pause that a move means the answer
-    must still have to live; `pause_s`: of that, what comes on top of the bytes (calls, the last step here, the first there)."""
+    must still have to live; `pause_s`: of that, what comes on top of the bytes (calls, the last step here, the first there).
+
+    `again`: the chance to be computed anew all the same. Engines preempt who came last, and in a full fleet that is who has moved.
+    """
 
     prefill_tokens_per_s: float
     reload_bytes_per_s: float = 0.0  # from a host-memory tier
     pays: float = 2.0
     pause_s: float = 0.1
+    again: float = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +237,7 @@ def _way(answer: Answer, policy: OverrunPolicy, prices: Prices, room: Sequence[T
             case Response.CAP if policy.cap_tokens is not None and answer.generated_tokens >= policy.cap_tokens:
                 return _Way(response, harm, 0.0, priced)
             case Response.MOVE if booked is not None:
-                return _Way(response, harm, booked.seconds, priced)
+                return _Way(response, harm, booked.seconds + prices.again * recompute_s, priced)
             case Response.PREEMPT:
                 return _Way(response, harm, min(recompute_s, reload_s), priced)
     return None

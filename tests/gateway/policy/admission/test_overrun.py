@@ -18,7 +18,7 @@ from gateway.policy.admission.overrun import (
     decide,
 )
 
-PRICES = Prices(prefill_tokens_per_s=10_000.0, pause_s=0.0)
+PRICES = Prices(prefill_tokens_per_s=10_000.0, pause_s=0.0, again=0.0)
 CAPPED = OverrunPolicy((Response.CAP, Response.MOVE, Response.PREEMPT), cap_tokens=500)
 
 
@@ -104,6 +104,17 @@ def test_the_fixed_part_of_a_pause_makes_one_large_move_cheaper_than_many_small_
     held = pressed(1_010, *answers, large, free=500)
     assert decide(held, {}, replace(PRICES, pause_s=0.1)).request_ids == ("large",)
     assert "large" not in decide(held, {}, PRICES).request_ids
+
+
+def test_an_answer_that_would_be_dear_to_lose_there_stays_where_a_cheaper_one_can_go() -> None:
+    """Who comes last is preempted first. Of 30 blocks that are wanted, six young answers bring as much as the old one."""
+    young = [replace(answer(f"young{index}", 5), growth_blocks=60) for index in range(6)]
+    old = replace(answer("old", 400), growth_blocks=60)
+    held = pressed(1_030, *young, old, free=900)
+    assert decide(held, {}, replace(PRICES, pause_s=0.01, again=0.5)).request_ids == tuple(
+        each.request_id for each in young
+    )
+    assert decide(held, {}, replace(PRICES, pause_s=0.1)).request_ids == ("old",)
 
 
 @given(
