@@ -12,7 +12,7 @@ from engine.simulated.faults import Script
 from engine.simulated.injector import Injector
 from proto import services
 from proto.fault import FaultKind
-from proto.reservation import RefusalReason
+from proto.reservation import Refusal, RefusalReason, ReserveRequest
 from proto.work import Abort, FinishReason, Hello, WriterLost
 from proto.worker import Role
 from tests.engine.simulated.hold import Hold, before_each_step
@@ -91,6 +91,16 @@ async def test_r14_a_busy_worker_refuses_with_numbers_and_the_engine_sees_nothin
         assert (refusal.blocks_total, refusal.blocks_used, refusal.blocks_reserved) == (10, 0, 8)
         assert (await served.client.refusal(160, 1)).reason is RefusalReason.NEVER_FITS
         assert served.worker.dispatcher.stats().steps == 0
+
+
+async def test_nobody_is_kept_waiting_for_an_answer_that_was_refused_in_an_emergency() -> None:
+    """It goes on where it is; of a prompt that was refused the gateway waits, and is left room."""
+    async with serve(Role.DECODE, kv_blocks=10) as served, served.client.attached():
+        await served.client.reserve(100, 28)
+        for emergency, waiting in ((True, 0), (False, 1)):
+            request = ReserveRequest(served.client.gateway_id, "r2", 30, 3, 60.0, emergency=emergency)
+            assert isinstance(await served.worker.decode.reserve(request), Refusal)
+            assert len(served.worker.decode.refused) == waiting
 
 
 async def test_slots_are_refused_when_the_batch_is_full() -> None:
