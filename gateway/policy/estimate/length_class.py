@@ -7,6 +7,7 @@ import numpy as np
 
 from gateway.policy.estimate.bins import Bins
 from gateway.policy.estimate.drift import Change, Detector
+from gateway.policy.estimate.endings import Endings
 from gateway.policy.estimate.estimate import LOOKUP, Estimate, Floats
 from gateway.policy.estimate.knobs import Knobs
 from gateway.policy.estimate.parts import Parts
@@ -16,6 +17,8 @@ from gateway.policy.estimate.sketch import Sketch
 
 #: A class is young, and not judged for drift, while it is worth less than this many times its running answers.
 _GROWN = 2.0
+#: Of the threshold, where a class above has passed it.
+_ALERT = 1 / 2
 
 
 class Table:
@@ -47,6 +50,7 @@ class LengthClass:
         self._bins, self._knobs = bins, knobs
         self._sketch = Sketch(bins, knobs.half_life_observations, knobs.half_life_s, now_s)
         self._detector = Detector(knobs.drift.slack, knobs.drift.threshold)
+        self._endings: Endings | None = None  # of a class whose running answers are told
         self._recent: deque[tuple[int, bool]] = deque(maxlen=knobs.drift.remember)
         self._quick_left = 0
         self._pending = 0
@@ -54,6 +58,7 @@ class LengthClass:
         self.table = table
         self.worth = 0.0
         self.young = False
+        self.lasting: tuple[Change, int] | None = None  # seen in answers under way, and not told yet
         self.observations = 0
         self.drifts = 0
         self.touched_s = now_s
@@ -82,29 +87,53 @@ class LengthClass:
         self._quick_left -= quick
         self._sketch.add(key, cut, now_s, 1 / self._knobs.drift.quick_factor if quick else 1.0)
         self._recent.append((key, cut))
+        if self._endings is not None:
+            self._endings.over(key, cut)
         self._pending += 1
         self.observations += 1
         self.touched_s = now_s
 
-    def run(self, keys: list[int] | None, now_s: float) -> None:
-        """Bins that its running answers have reached, in place of those told before."""
-        reached = None if keys is None else np.bincount(keys, minlength=self._bins.count).astype(np.float64)
-        self._sketch.under_way(reached, now_s)
+    def run(self, keys: list[int] | None, now_s: float, *, judge: bool, alert: bool) -> None:
+        """Bins that its running answers have reached, in place of those told before. `alert`: a class above it has changed of
+        late, so that less shows that this one has, too."""
+        if keys is None and self._endings is None:
+            return
+        reached = np.bincount(keys or [], minlength=self._bins.count).astype(np.float64)
+        self._sketch.under_way(None if keys is None else reached, now_s)
+        if self._endings is None:
+            self._endings = Endings(self._bins, self._knobs.drift.threshold)
+        found = self._endings.go_on(reached, self.table.mass, judge and self._judged, _ALERT if alert else 1.0)
+        if found is not None:
+            self.lasting = found
+            self._drift(found, now_s, over=found[0] is not Change.LONGER)
 
     def drifted(self, key: int, cut: bool, now_s: float) -> tuple[Change, int] | None:
-        """Judges an observation that was just added against the table from before it; on a drift, forgets."""
-        if self.young or self.worth < self._knobs.drift.after_observations:
-            return None
-        found = self._detector.observe(self.table.pit(key), cut)
+        """Judges an observation that was just added against the table from before it; on a drift, forgets. Where answers under
+        way are told, these are judged with it instead, and what they have shown comes back."""
+        if self._endings is not None:
+            found, self.lasting = self.lasting, None
+            return found
+        found = self._detector.observe(self.table.pit(key), cut) if self._judged else None
         if found is not None:
-            self.drifts += 1
-            self._forget(found[1], now_s)
+            self._drift(found, now_s)
         return found
 
-    def _forget(self, since: int, now_s: float) -> None:
-        """Keeps a trace of the old shape and what came since the change."""
-        self._sketch.shrink_to(self._knobs.drift.keep_observations, now_s)
-        for key, cut in list(self._recent)[-since:]:
+    @property
+    def quick(self) -> bool:
+        """Whether it has changed of late."""
+        return self._quick_left > 0
+
+    @property
+    def _judged(self) -> bool:
+        return not self.young and self.worth >= self._knobs.drift.after_observations
+
+    def _drift(self, found: tuple[Change, int], now_s: float, *, over: bool = True) -> None:
+        """Keeps a trace of the old shape and what came since the change. `over`: what is over came after it, too; where only those
+        under way have told of longer answers, it is the old ones that were over first."""
+        self.drifts += 1
+        change, since = found
+        self._sketch.shrink_to(self._knobs.drift.keep_observations, now_s, anew=change is not Change.SHORTER)
+        for key, cut in list(self._recent)[-since:] if over else ():
             self._sketch.add(key, cut, now_s)
         self._quick_left = self._knobs.drift.quick_observations
         self._pending = self._knobs.longest_tokens

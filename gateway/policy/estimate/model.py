@@ -109,8 +109,10 @@ class LengthModel:
             if path[-1] not in self._classes:
                 self._begin(path, features.model)
         now_s = self._clock()
-        for name, member in self._classes.items():
-            member.run(reached.get(name), now_s)
+        for name in sorted(self._classes, key=len):  # the wider ones first
+            above = (self._classes.get(name[:depth]) for depth in range(1, len(name)))
+            alert = any(each is not None and each.quick for each in above)
+            self._classes[name].run(reached.get(name), now_s, judge=bool(name), alert=alert)
         self._told_s = now_s
 
     @property

@@ -67,12 +67,12 @@ class Sketch:
         self._advance(now_s)
         return float((self._ended.count + self._cut.count) * 2.0**-self._age)
 
-    def shrink_to(self, observations: float, now_s: float) -> None:
-        """Forgets all but the worth of `observations`, keeping the shape; answers under way count in full again."""
+    def shrink_to(self, observations: float, now_s: float, *, anew: bool) -> None:
+        """Forgets all but the worth of `observations`, keeping the shape. `anew`: answers under way count in full again."""
         worth = self.effective(now_s)
         if worth > observations:
             self._scale(observations / worth)
-        if self._reached is not None:
+        if self._reached is not None and anew:
             self._lived = self._reached * 2.0**self._age
 
     def weights(self, now_s: float) -> tuple[Floats, Floats | None]:

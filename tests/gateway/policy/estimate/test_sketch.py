@@ -45,7 +45,7 @@ def test_shrinking_keeps_the_shape() -> None:
     sketch = Sketch(BINS, 1e9, 1e9, 0)
     for key in (3, 3, 9, 9, 9, 9):
         sketch.add(key, key == 9, 0)
-    sketch.shrink_to(3, 0)
+    sketch.shrink_to(3, 0, anew=True)
     ended, cut = sketch.weights(0)
     assert cut is not None
     assert [ended[3], cut[9]] == pytest.approx([1, 2])
