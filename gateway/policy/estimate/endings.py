@@ -57,7 +57,7 @@ class Endings:
         if not judge or not lived.any():
             return None
         alive = 1.0 - mass.cumsum() + mass / 2.0
-        expected = self._hazards(alive) @ lived
+        expected = self._should_have(alive, lived)
         known = np.bincount(self._group, ended * (alive > _KNOWN), _GROUPS)
         self._sums += expected * (1.0 - 1.0 / _FACTORS) - known * np.log(_FACTORS)
         self._expected += expected
@@ -70,11 +70,12 @@ class Endings:
         self.reset()
         return found
 
-    def _hazards(self, alive: Floats) -> Floats:
-        """How often an answer should have ended at each age until it reached each bin: ages x bins."""
-        ends = -np.log(np.maximum(_KNOWN, alive))
-        upto = ends[self._last_of.clip(min=0)] * (self._last_of >= 0)
-        upto[-1] = ends[-1]
-        since = np.concatenate(((0.0,), upto[:-1]))
-        hazards: Floats = np.clip(ends[None, :], since[:, None], upto[:, None]) - since[:, None]
-        return hazards
+    def _should_have(self, alive: Floats, lived: Floats) -> Floats:
+        """How often answers should have ended at each age, of which so many have come to each bin."""
+        ends = -np.log(np.maximum(_KNOWN, alive))  # until then
+        after = ends[self._last_of]
+        before = np.concatenate(((0.0,), after[:-1]))
+        here = np.bincount(self._group, lived, _GROUPS)
+        beyond = lived.sum() - here.cumsum()
+        expected: Floats = np.bincount(self._group, lived * ends, _GROUPS) - here * before + beyond * (after - before)
+        return expected
