@@ -19,7 +19,7 @@ from gateway.policy.control.decisions import Decisions, Look, Seen, outcome
 from gateway.policy.control.early import Early
 from gateway.policy.control.forecast import arrival_s
 from gateway.policy.control.pace import Pace
-from gateway.policy.control.plan import Asked, Plan, planned
+from gateway.policy.control.plan import Asked, Plan, foreseen, planned
 from gateway.policy.control.rows import BucketRow, ClassRow, EarlyRow, FairRow, PolicySnapshot, QueueRow
 from gateway.policy.control.settings import balance_of, bounds_of, fair_rules, knobs_of, limits_of, tenant_limits
 from gateway.policy.control.terms import Canary, Terms
@@ -258,6 +258,7 @@ class Controller:
         self.accounts.record((plan.klass.name,), plan.estimate, tokens, finished_by, self._clock())
         self.buckets.record(plan.features.model, plan.estimate, tokens, finished_by)
         drifts = self.lengths.observe(plan.features, tokens, finished_by, plan.estimate)
+        foreseen(plan.features, plan.limit_tokens, self.lengths)
         self.drifts[plan.klass.name] += len(drifts)
         if bid.decision is not None:
             bid.decision.answered.append({"tokens": tokens, "finished_by": finished_by.value})

@@ -1,6 +1,7 @@
 """What is known and decided of one prompt before it is in line. Pure."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import ceil
 
 from gateway.policy.control.classes import Klass
@@ -10,7 +11,7 @@ from gateway.policy.need import Need
 from gateway.policy_config import Rule
 
 #: The share of answers that are still there at each level of an estimate.
-_ALIVE = 1.0 - LEVELS
+_ALIVE: list[float] = (1.0 - LEVELS).tolist()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +57,50 @@ class Plan:
         return self.features.prompt_tokens + self.output_tokens
 
 
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """What is read off an estimate: its mean, `lengths` as plain numbers, and the `levels` (share that is still there,
+    length) at which a prompt and its answer may hold most."""
+
+    estimate: Estimate
+    mean: float
+    lengths: tuple[int, ...]
+    levels: tuple[tuple[float, int], ...]
+
+    @classmethod
+    def of(cls, estimate: Estimate) -> "_Reading":
+        lengths = tuple(estimate.lengths.tolist())
+        levels, most = [], -1.0
+        for alive, length in zip(_ALIVE, lengths, strict=True):
+            # Where a level before it holds no less of the answer, it holds no less of the prompt either.
+            if alive * length > most:
+                levels.append((alive, length))
+                most = alive * length
+        return cls(estimate, estimate.mean, lengths, tuple(levels))
+
+    def likely_growth(self, prompt_tokens: int) -> int:
+        most = max([alive * (prompt_tokens + length) for alive, length in self.levels])
+        return max(1, ceil(most) - prompt_tokens)
+
+
+@lru_cache(maxsize=1024)  # requests of one class have the same one until the next answer is learnt
+def _capped(whole: Estimate, limit_tokens: int) -> _Reading:
+    return _Reading.of(whole.capped(limit_tokens))
+
+
 def likely_growth(estimate: Estimate, prompt_tokens: int) -> int:
     """Tokens beyond the prompt that one answer takes of a worker's future, at the step at which it takes most.
 
     At each step it holds what it has with the chance that it is still there; the mean of that peaks long before the
     longest answer ends. At least one token.
     """
-    held = _ALIVE * (prompt_tokens + estimate.lengths)
-    return max(1, ceil(float(held[held.argmax()])) - prompt_tokens)
+    return _Reading.of(estimate).likely_growth(prompt_tokens)
+
+
+def foreseen(features: Features, limit_tokens: int, model: LengthModel) -> None:
+    """After an answer was learnt: the next request of its kind finds read off what it will ask for."""
+    if model.predictor is None:  # which has another estimate for each
+        _capped(model.estimate(features), limit_tokens)
 
 
 def planned(asked: Asked, terms: Terms, model: LengthModel, default_output_tokens: int) -> Plan:
@@ -86,17 +123,16 @@ def planned(asked: Asked, terms: Terms, model: LengthModel, default_output_token
     if not asked.declared:
         # Of itself an answer is never expected to be longer than the largest worker could hold.
         limit = max(1, min(limit, asked.kv_tokens - features.prompt_tokens - 1))
-    estimate = model.estimate(features, limit)
+    read = _capped(model.estimate(features), limit)
     if terms.headroom:
-        estimate = estimate.scaled(model.headroom(features))
+        read = _Reading.of(read.estimate.scaled(model.headroom(features)))
     likely, lengths = 0, tuple[int, ...]()
     if terms.rule is Rule.FORECAST:
-        likely = asked.answers * likely_growth(estimate, features.prompt_tokens)
+        lengths = read.lengths
+        likely = asked.answers * read.likely_growth(features.prompt_tokens)
         likely = min(likely, need.growth_tokens) if asked.declared else likely
-        lengths = tuple(estimate.lengths.tolist())
-    expected = asked.answers * estimate.mean
-    need = Need(need.prompt_tokens, need.growth_tokens, need.answers, likely, expected)
-    return Plan(features, klass, asked.answers, need, estimate, limit, lengths, terms, model.number(features))
+    need = Need(need.prompt_tokens, need.growth_tokens, need.answers, likely, asked.answers * read.mean)
+    return Plan(features, klass, asked.answers, need, read.estimate, limit, lengths, terms, model.number(features))
 
 
 def needed(

@@ -3,6 +3,7 @@
 from bisect import bisect_left
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 #: One class: the labels from the root down. () is everything.
 ClassKey = tuple[str, ...]
@@ -43,13 +44,26 @@ class Features:
     @property
     def kind(self) -> str:
         """Task, effort and the shape that the request asks of its answer, in one label."""
-        budget = "" if self.thinking_budget is None else f"think<{1 << max(0, self.thinking_budget).bit_length()}"
-        shape = "json" if self.structured else "tools" if self.tools else ""
-        return "/".join([part for part in (self.task, self.effort, budget, shape) if part]) or "-"
+        return _kind(self.task, self.effort, self.thinking_budget, self.tools, self.structured)
 
     def path(self, prompt_edges: tuple[int, ...]) -> tuple[ClassKey, ...]:
         """Its classes, widest first: all → model → kind → tenant → prompt-length bucket."""
         bucket = bisect_left(prompt_edges, self.prompt_tokens)
-        prompt = f"prompt≤{prompt_edges[bucket]}" if bucket < len(prompt_edges) else "prompt-long"
-        labels = (self.model, self.kind, self.tenant or "-", prompt)
-        return (), labels[:1], labels[:2], labels[:3], labels
+        edge = prompt_edges[bucket] if bucket < len(prompt_edges) else None
+        kind = self.task, self.effort, self.thinking_budget, self.tools, self.structured
+        return _path(self.model, kind, self.tenant, edge)
+
+
+@lru_cache(maxsize=4096)  # every request asks more than once, and there are few kinds of them
+def _path(
+    model: str, kind: tuple[str, str, int | None, bool, bool], tenant: str, edge: int | None
+) -> tuple[ClassKey, ...]:
+    prompt = "prompt-long" if edge is None else f"prompt≤{edge}"
+    labels = (model, _kind(*kind), tenant or "-", prompt)
+    return (), labels[:1], labels[:2], labels[:3], labels
+
+
+def _kind(task: str, effort: str, thinking_budget: int | None, tools: bool, structured: bool) -> str:
+    budget = "" if thinking_budget is None else f"think<{1 << max(0, thinking_budget).bit_length()}"
+    shape = "json" if structured else "tools" if tools else ""
+    return "/".join([part for part in (task, effort, budget, shape) if part]) or "-"

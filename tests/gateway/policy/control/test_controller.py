@@ -1,5 +1,6 @@
 """The parts of the policy put together: plans, versions, classes, limits, promises, accounts."""
 
+import math
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
@@ -10,11 +11,12 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from gateway.policy.admission import FifoQueue
+from gateway.policy.control import plan as planning
 from gateway.policy.control.controller import Controller, Setting
 from gateway.policy.control.pace import STALE_S
 from gateway.policy.control.plan import Asked, Plan, likely_growth
 from gateway.policy.dispatch import Ask, Bid, Dispatch, Line, TurnedAway, Why
-from gateway.policy.estimate import Estimate, Features, FinishedBy
+from gateway.policy.estimate import LEVELS, Estimate, Features, FinishedBy
 from gateway.policy.fairness.budget import Outcome
 from gateway.policy.fairness.limits import Limited, LimitReason, Pass
 from gateway.policy.prefix import PrefixKey
@@ -123,7 +125,18 @@ def test_while_no_speed_is_known_kv_is_counted_from_now_on() -> None:
 @given(st.lists(st.integers(1, 5000), min_size=1, max_size=40), st.integers(1, 4000))
 def test_a_likely_growth_lies_between_one_token_and_the_longest_answer(lengths: list[int], prompt: int) -> None:
     estimate = Estimate.of_samples(sorted(lengths))
-    assert 1 <= likely_growth(estimate, prompt) <= max(lengths)
+    growth = likely_growth(estimate, prompt)
+    assert 1 <= growth <= max(lengths)
+    held = (1.0 - LEVELS) * (prompt + estimate.lengths)  # every level is as good as those that are looked at
+    assert growth == max(1, math.ceil(held.max()) - prompt)
+
+
+def test_what_is_read_off_an_estimate_is_there_before_the_next_request_asks() -> None:
+    world = World()
+    world.controller.answered(world.bid(), 40, FinishedBy.STOP)
+    read = planning._capped.cache_info().misses
+    world.plan()
+    assert planning._capped.cache_info().misses == read
 
 
 def test_the_version_names_what_is_set_unless_the_operator_does() -> None:
