@@ -25,6 +25,7 @@ class Why(StrEnum):
     OVERRUN = "overrun"  # its worker's emergency pool is used up
     BALANCE = "balance"  # its worker is full, and another is not
     DRAIN = "drain"  # its worker takes no more answers
+    ROOM = "room"  # its worker computes prompts for others, and one that does not has room now
 
 
 class Step(StrEnum):

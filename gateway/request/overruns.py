@@ -59,7 +59,9 @@ class Overruns:
         self._looked: dict[str, Word] = {}  # worker -> the state that was looked at for a shortage
         self._evened: dict[str, Word] = {}  # and as one that is full, or got an answer
         self._refused: dict[str, Word] = {}  # workers that had no room for an answer, by what they had said before
-        self._emptying = Emptying(cluster, self._running, lambda: self._prices, leaning, self._full)
+        self._emptying = Emptying(
+            cluster, lambda: controller.empties, self._running, lambda: self._prices, leaning, self._full
+        )
         self.capped = 0
         self.moves: Counter[tuple[str, str]] = Counter()  # why, outcome
         cluster.subscribe(self.look)
@@ -94,8 +96,7 @@ class Overruns:
         target = self._cluster.worker(moved.target)
         if moved.outcome == Outcome.REFUSED and target is not None:
             self._refused[moved.target] = word(target)
-        if moved.why == Why.DRAIN:
-            self._emptying.moved(moved)
+        self._emptying.moved(moved)
 
     def _full(self, worker: Worker) -> bool:
         """It has refused an answer, and said nothing since: it is not asked for the next one."""
@@ -110,8 +111,7 @@ class Overruns:
                     self._make_room(worker, policies, pressed)
         if balance is not None:
             self._even_out(balance)
-        if self._controller.empties:
-            self._emptying.look()
+        self._emptying.look()
 
     def _make_room(self, worker: Worker, policies: Mapping[str, OverrunPolicy], pressed: bool) -> None:
         """Answers move before KV runs out, and are capped only when it has."""

@@ -48,6 +48,7 @@ class PromptRun:
         self._prefills = Prefills(job, prompt, self.merges[0], self._prefix, self._avoid)
         self._moves = Moves(job, self.merges[0], self._prefix)
         self._legs = 0
+        self._guest = False  # of a worker that computes prompts for others
         self._answering: Answering | None = None
 
     def queue(self) -> Bid:
@@ -154,6 +155,7 @@ class PromptRun:
                     leaving=leaving,
                     been=self._moves.been,
                     left=self._moves.left,
+                    guest=self._guest,
                 )
 
     def _cap(self, answer: int) -> None:
@@ -173,6 +175,8 @@ class PromptRun:
         record = self._job.record
         record.decode_worker = hold.worker.worker_id
         record.reserved_blocks += hold.reservation.blocks
+        roles = self._job.desk.roles
+        self._guest = roles is not None and hold.worker.worker_id in roles.policy.leaning
         self._job.enter(self._prompt, Phase.RESERVED)
 
     def _say_path(self, path: Path, reason: str) -> None:

@@ -20,7 +20,8 @@ Word = tuple[str, int]
 @dataclass(frozen=True, slots=True)
 class Growing:
     """One answer that a decode worker produces now. `ways`: how it could go on elsewhere; `leaving`: it is about to. `been`: the
-    workers that it has left for want of room. `left`: the one that still holds its KV, while that is read.
+    workers that it has left for want of room. `left`: the one that still holds its KV, while that is read. `guest`: no worker had
+    room for it but one that computes prompts for others.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Growing:
     leaving: bool = False
     been: frozenset[str] = frozenset()
     left: str = ""
+    guest: bool = False
 
     def blocks(self, size_tokens: int) -> int:
         return -(-(self.prompt_tokens + self.generated_tokens) // size_tokens)
@@ -147,6 +149,11 @@ def to_empty(worker: Worker) -> bool:
     state = worker.state
     if state is None or (state.role.decodes and not state.draining):
         return False
+    return runs(worker)
+
+
+def runs(worker: Worker) -> bool:
+    """Some of this gateway's answers."""
     return worker.connection is not None and worker.leases.count(LeaseKind.SEQUENCE) > 0
 
 

@@ -40,6 +40,7 @@ class Cluster:
         self.pair: Any = None
         self.config = SimpleNamespace(health=SimpleNamespace(watch_interval_s=0.0))
         self.answers_move: Callable[[Any], bool] = lambda _: False
+        self.waiting = 0
         self.listeners: list[Callable[[], None]] = []
 
     def _worker(self, name: str) -> Any:
@@ -59,6 +60,9 @@ class Cluster:
     def worker(self, name: str) -> Any:
         return self.members.get(name)
 
+    def queued(self) -> int:
+        return self.waiting
+
     def workers(self) -> list[Any]:
         return list(self.members.values())
 
@@ -77,6 +81,7 @@ class Answers:
         self.sent: dict[int, Order] = {}
         self.leaving: set[int] = set()
         self.gone: set[int] = set()
+        self.guests: set[int] = set()
         self.looks = 0
 
     def growing(self) -> Iterator[Growing]:
@@ -95,6 +100,7 @@ class Answers:
                     move=partial(self._move, at),
                     ways=frozenset() if at in self.leaving else frozenset(By),
                     leaving=at in self.leaving,
+                    guest=at in self.guests,
                 )
 
     def _move(self, at: int, order: Order) -> None:
@@ -231,3 +237,39 @@ def test_a_worker_of_another_role_is_emptied_too(cluster: Cluster, answers: Answ
     with one.watching(answers):
         cluster.changed()
         assert len(answers.sent) == AT_ONCE
+
+
+def test_guests_of_a_worker_that_leans_go_on_when_another_has_room(cluster: Cluster, answers: Answers) -> None:
+    """Those that were there before it leant stay, and so does a guest while prompts wait for the room."""
+    one = overruns(cluster, leaning=("d0", "d1"), drain="wait")
+    answers.guests = {2, 5}
+    with one.watching(answers):
+        cluster.waiting = 1
+        cluster.told("d0", 2)
+        cluster.changed()
+        assert not answers.sent
+        cluster.waiting = 0
+        cluster.changed()
+        assert [(at, order.why, order.worker_id) for at, order in answers.sent.items()] == [
+            (5, Why.ROOM, "d2"),
+            (2, Why.ROOM, "d2"),
+        ]
+
+
+def test_a_guest_does_not_go_where_prompts_are_computed_for_others(cluster: Cluster, answers: Answers) -> None:
+    one = overruns(cluster, leaning=("d0", "d1"))
+    answers.guests = {2}
+    with one.watching(answers):
+        cluster.told("d0", 2)
+        cluster.told("d2", 2, room=0)
+        cluster.changed()
+        assert not answers.sent
+
+
+def test_guests_are_guests_of_workers_that_lean(cluster: Cluster, answers: Answers) -> None:
+    one = overruns(cluster)
+    answers.guests = {2}
+    with one.watching(answers):
+        cluster.told("d0", 2)
+        cluster.changed()
+        assert not answers.sent

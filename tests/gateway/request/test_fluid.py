@@ -15,9 +15,11 @@ from gateway.request.asking import Asking, Turn
 from gateway.request.errors import Reason
 from gateway.request.holds import ReservationHold
 from gateway.request.intent import Intent
+from gateway.request.moving import Outcome, Why
 from gateway.request.phase import Phase
 from gateway.request.roles import Roles, WayTaken
 from proto.worker import Role
+from tests.engine.simulated.hold import before_each_step
 from tests.gateway.fleet import Fleet, config, expected, fleet, intent, prompt, until
 
 BOTH = (("b0", Role.BOTH), ("b1", Role.BOTH))
@@ -281,3 +283,30 @@ async def test_whoever_leaves_the_queue_was_never_in_the_books() -> None:
         assert record.phase is Phase.CANCELLED
         assert len((await answering).tokens()) == 80
         assert roles(one).ways == {WayTaken.TOGETHER: 1}
+
+
+async def test_an_answer_that_was_placed_where_prompts_are_computed_goes_on_when_another_has_room() -> None:
+    """No other had KV for it. It does not go while a prompt waits for that, and it is the same answer."""
+    async with running(BOTH, fluid(leaning=["b0"]), profile="toy", kv_blocks=40) as one:
+        slow = True
+
+        async def pace() -> None:
+            if slow:
+                await asyncio.sleep(0.01)
+
+        for member in one.members.values():
+            before_each_step(member.engine.injector, pace)
+        wanted = [intent(prompt(300, seed), max_tokens=200, ignore_eos=True) for seed in range(2)]
+        first, guest = [asyncio.create_task(one.ask(each)) for each in wanted[:1]], wanted[1]
+        await one.begun(wanted[0])
+        last = asyncio.create_task(one.ask(guest))
+        await one.begun(guest)
+        assert [one.accounts[each.request_id].decode_worker for each in wanted] == ["b1", "b0"]
+        first[0].cancel()
+        await asyncio.gather(*first, return_exceptions=True)
+        await until(lambda: one.lifecycle.overruns.moves)
+        slow = False
+        answer = await last
+        assert answer.tokens() == expected(guest.prompts[0], guest.sampling)
+        assert (answer.record.decode_worker, answer.record.moves) == ("b1", 1)
+        assert one.lifecycle.overruns.moves == {(Why.ROOM, Outcome.MOVED): 1}

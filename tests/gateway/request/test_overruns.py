@@ -51,7 +51,10 @@ class Cluster:
 
     def _worker(self, name: str) -> Any:
         info = replace(worker_info(name), hands_over=True)
-        return SimpleNamespace(worker_id=name, info=info, ready=True, role=Role.DECODE)
+        none = SimpleNamespace(count=lambda _: 0)
+        return SimpleNamespace(
+            worker_id=name, info=info, ready=True, role=Role.DECODE, connection=object(), leases=none
+        )
 
     def told(self, sequence: int, held: int, worker: Any = None) -> None:
         worker, used = worker or self.full, min(2, max(0, held - 98))
@@ -59,6 +62,9 @@ class Cluster:
             sequence=sequence, blocks_used=held, running=10, pool_blocks=2, pool_blocks_used=used, step_time_s=10.0
         )
         worker.blocks_free = worker.headroom_blocks = max(0, 100 - held)
+
+    def queued(self) -> int:
+        return 0
 
     def workers(self) -> list[Any]:
         return [self.full, self.empty]
