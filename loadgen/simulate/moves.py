@@ -1,31 +1,31 @@
 """Running answers that go on at another worker, in virtual time: the gateway's policy, the engines' hand-over (R-08, R-26)."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from engine.simulated.gaps import Gaps
-from gateway.policy.admission.balance import Standing, even_out, full_ones
+from gateway.policy.admission.balance import Balance, Standing, even_out, full_ones
 from gateway.policy.admission.drain import AT_ONCE, leave
-from gateway.policy.admission.move import By, Target, emergency_growth
 from gateway.policy.admission.overrun import (
     LEAVING_STEPS,
+    Action,
     Answer,
     OverrunPolicy,
     Pressure,
-    Prices,
     Response,
     decide,
     gained_blocks,
 )
+from gateway.policy.control.controller import Controller
 from gateway.policy.control.going_on import going_on, newest
 from gateway.policy.dispatch import Bid
-from gateway.policy.prefill_choice import ASSUMED_PREFILL_TOKENS_PER_S
 from gateway.policy.routing import Path, Placement
 from loadgen.simulate.changes import RoleChange
 from loadgen.simulate.desk import GATEWAY
 from loadgen.simulate.flight import Flight, Leg
 from loadgen.simulate.ground import Ground
+from loadgen.simulate.standing import prices_of, running_on, target_of
 from loadgen.simulate.worker import SimWorker
 from proto.reservation import Refusal
 
@@ -62,6 +62,7 @@ class Moves:
         self._arriving: dict[int, tuple[_Place, str]] = {}  # by number of the answer, with the leg that reads its KV
         self._yields: dict[str, OverrunPolicy] = {}
         self._relieves = False
+        self._least_s: dict[str, float] = {}  # of a step of each worker
         self._empties = False
         self._counts: Counter[str] = Counter()
 
@@ -98,43 +99,43 @@ class Moves:
                     self._relieve(worker, workers)
         if self._empties:
             self._empty(workers)
-        if not self._going:
-            self._even_out(workers)
+        if not self._going and (balance := self._controller.balance) is not None:
+            self._even_out(workers, balance)
         self._later()
 
     def _may_be_short(self, worker: SimWorker) -> bool:
         """Said without taking the steps until now, which would cost more than all else here: since its last news the engine's
         answers have done nothing but grow, at most so fast."""
         fleet, limits = self._ground.fleet, worker.pool.limits
-        engine, least_s = fleet.engines.engines[worker.name], worker.pool.profile.cost.step_s(1, 0)
+        engine, least_s = fleet.engines.engines[worker.name], self._least_s.get(worker.name)
+        if least_s is None:
+            least_s = self._least_s[worker.name] = worker.pool.profile.cost.step_s(1, 0)
         seconds = fleet.now_s - engine.now_s + self._ground.config.health.watch_interval_s
         each = (1.0 + seconds / least_s + LEAVING_STEPS) / limits.block_size + 1.0
         return engine.scheduler.pool.used + each * len(engine.scheduler.running) > limits.blocks
 
     def _relieve(self, worker: SimWorker, workers: list[SimWorker]) -> None:
         """As many as it takes, and no more before these have gone."""
-        fleet, ledger = self._ground.fleet, worker.ledger
-        engine, limits = fleet.settled(worker), worker.pool.limits
-        used, running = engine.scheduler.pool.used, len(engine.scheduler.running)
-        step_s, look_s = engine.busy_s / max(1, engine.steps), self._ground.config.health.watch_interval_s
+        fleet, limits, look_s = self._ground.fleet, worker.pool.limits, self._ground.config.health.watch_interval_s
+        engine = fleet.settled(worker)
+        running, step_s = len(engine.scheduler.running), engine.busy_s / max(1, engine.steps)
         growth = gained_blocks(running, step_s, look_s, limits.block_size)
         leaving = any(place.flight.leg and place.flight.leg.worker is worker for place in self._going.values())
-        used -= self._being_read(worker)
+        used = engine.scheduler.pool.used - self._being_read(worker)
         if leaving or used + growth <= limits.blocks:
             return
-        answers = self._running(worker)
-        pressure = Pressure(
-            blocks_total=limits.blocks,
-            pool_blocks=ledger.expected.budget.pool_blocks,
-            held_blocks=used,
-            growth_blocks=growth,
-            answers=[answer for _, answer in answers],
-            targets=[self._target(worker, other, emergency=True) for other in workers if other is not worker],
-        )
-        action = decide(pressure, self._yields, self._prices)
-        flights = {answer.request_id: flight for flight, answer in answers}
+        targets = [target_of(self._ground, worker, other, emergency=True) for other in workers if other is not worker]
+        if all(target.free_blocks < 1 for target in targets):
+            return
+        flights = running_on(self._ground, worker)
+        pool = worker.ledger.expected.budget.pool_blocks
+        answers = [answer for _, answer in flights.values()]
+        pressure = Pressure(limits.blocks, pool, used, growth, answers, targets)
+        self._send(decide(pressure, self._yields, prices_of(self._controller)), flights, emergency=True)
+
+    def _send(self, action: Action, flights: Mapping[str, tuple[Flight, Answer]], *, emergency: bool) -> None:
         for move in action.moves:
-            self._ask(flights[move.request_id], fleet.worker(move.worker_id), emergency=True)
+            self._ask(flights[move.request_id][0], self._ground.fleet.worker(move.worker_id), emergency=emergency)
 
     def _empty(self, workers: list[SimWorker]) -> None:
         """Workers that decode no more, and still have answers."""
@@ -143,13 +144,12 @@ class Moves:
             if not worker.up or worker.role.decodes or not worker.ledger.reservations:
                 continue
             asked = {place.flight.planned.index for place in self._going.values()}
-            running = [each for each in self._running(worker) if each[0].planned.index not in asked]
-            targets = [self._target(worker, other, emergency=False) for other in workers]
-            flights = {answer.request_id: flight for flight, answer in running}
+            flights = running_on(self._ground, worker)
+            answers = [answer for flight, answer in flights.values() if flight.planned.index not in asked]
+            targets = [target_of(self._ground, worker, other, emergency=False) for other in workers]
             most = AT_ONCE - self._on_their_way(worker)
-            for action in leave([answer for _, answer in running], targets, self._prices, most):
-                for move in action.moves:
-                    self._ask(flights[move.request_id], fleet.worker(move.worker_id), emergency=False)
+            for action in leave(answers, targets, prices_of(self._controller), most):
+                self._send(action, flights, emergency=False)
 
     def _on_their_way(self, worker: SimWorker) -> int:
         """Answers that are to leave it, and that have left and not arrived."""
@@ -164,10 +164,10 @@ class Moves:
         return sum(-(-leg.tokens // size) for leg in held if leg is not None and leg.worker is worker)
 
     @property
-    def _prices(self) -> Prices:
+    def _controller(self) -> Controller:
         controller = self._ground.desk().controller
         assert controller is not None
-        return Prices(controller.pace.prompt_tokens_per_s or ASSUMED_PREFILL_TOKENS_PER_S)
+        return controller
 
     def _forget(self) -> None:
         """Answers that ended, or lost their worker, while they were asked to leave, and those that lost their place after that."""
@@ -183,72 +183,30 @@ class Moves:
         self._going.pop(name).give_back()
         self._counts[outcome] += 1
 
-    def _even_out(self, workers: list[SimWorker]) -> None:
-        fleet, controller = self._ground.fleet, self._ground.desk().controller
-        assert controller is not None
-        balance = controller.balance
+    def _even_out(self, workers: list[SimWorker], balance: Balance) -> None:
+        fleet = self._ground.fleet
         standings = [
             Standing(worker.name, worker.pool.limits.blocks, fleet.settled(worker).scheduler.pool.used)
             for worker in workers
         ]
-        for full, emptier in full_ones(standings, balance) if balance else ():
+        for full, emptier in full_ones(standings, balance):
             source = fleet.worker(full.worker_id)
-            running = self._running(source)
-            flights = {answer.request_id: flight for flight, answer in running}
-            answers = [answer for _, answer in running]
-            targets = [self._target(source, fleet.worker(one.worker_id), emergency=False) for one in emptier]
-            moves = even_out(full, emptier, targets, answers, self._prices).moves
-            for move in moves:
-                self._ask(flights[move.request_id], fleet.worker(move.worker_id), emergency=False)
-            if moves:
+            flights = running_on(self._ground, source)
+            answers = [answer for _, answer in flights.values()]
+            others = [fleet.worker(one.worker_id) for one in emptier]
+            targets = [target_of(self._ground, source, other, emergency=False) for other in others]
+            action = even_out(full, emptier, targets, answers, prices_of(self._controller))
+            self._send(action, flights, emergency=False)
+            if action.moves:
                 return
-
-    def _target(self, source: SimWorker, other: SimWorker, *, emergency: bool) -> Target:
-        load = self._ground.fleet.load(other)
-        link = self._ground.fleet.links_of(other.name).get(source.name)
-        room = other.unpromised
-        if emergency:
-            shape = other.ledger.shape
-            growth = emergency_growth(other.ledger.promised, shape.block_size_tokens)
-            room = shape.blocks_total - other.ledger.committed(load) - growth
-        return Target(other.name, room, link.bytes_per_s if link else 0.0)
-
-    def _running(self, worker: SimWorker) -> list[tuple[Flight, Answer]]:
-        engine, found = self._ground.fleet.settled(worker), []
-        step_s = engine.busy_s / engine.steps if engine.steps else 0.0
-        size, bytes_each = worker.pool.limits.block_size, worker.pool.profile.kv_bytes_per_token
-        for flight in list(self._ground.flights.values()):
-            leg, plan = flight.leg, flight.bid.plan
-            if leg is None or plan is None or leg.worker is not worker or leg.prefill or leg.first_s is None:
-                continue
-            if not self._ground.alive(leg) or not engine.decodes(leg.name):
-                continue
-            tokens = engine.total_tokens(leg.name)
-            generated = tokens - flight.planned.demand.prompt_tokens
-            left = plan.estimate.given(generated).mean
-            answer = Answer(
-                leg.name,
-                plan.klass.name,
-                -(-tokens // size),
-                tokens,
-                generated,
-                tokens * bytes_each,
-                -(-round(left) // size),
-                left * step_s,
-                frozenset({By.TRANSFER}),
-                flight.been,
-            )
-            found.append((flight, answer))
-        return found
 
     def _ask(self, flight: Flight, target: SimWorker, *, emergency: bool) -> None:
         """The target's word, which comes back after the time that a call takes."""
         fleet, desk, leg, bid = self._ground.fleet, self._ground.desk(), flight.leg, flight.bid
         assert leg is not None
         assert bid.plan is not None
-        assert desk.controller is not None
         generated = fleet.settled(leg.worker).total_tokens(leg.name) - flight.planned.demand.prompt_tokens
-        plan = going_on(newest(bid.plan, desk.controller.lengths), generated)
+        plan = going_on(newest(bid.plan, self._controller.lengths), generated)
         asking = Bid(
             bid.request_id,
             plan.need,
@@ -261,7 +219,7 @@ class Moves:
         )
         placement, ttl_s = Placement(target.name, Path.LOCAL, "moved"), self._ground.config.reservation_ttl_s
         name = f"{bid.request_id}-move"
-        request = desk.controller.reserve(asking, GATEWAY, name, ttl_s, placement, lambda: fleet.view(bid.prefix))
+        request = self._controller.reserve(asking, GATEWAY, name, ttl_s, placement, lambda: fleet.view(bid.prefix))
         reply = target.ledger.reserve(request, fleet.figures(target))
         if isinstance(reply, Refusal):
             self._counts["refused"] += 1
