@@ -34,6 +34,7 @@ REFRESH_STEPS = 8
 #: or this share of an answer's life, where that is more, but not more than so many steps.
 _LIFE_SHARE, _OLDEST_STEPS = 1 / 64, 64
 _GRID = grid()
+_GRID_BYTES = _GRID.tobytes()
 _MEDIAN = int(np.searchsorted(LEVELS, 0.5))
 _BLOCK = 16
 #: A change of the common error by less than this is not worth a new curve.
@@ -73,6 +74,7 @@ class KvBook:
         self.fixed_blocks = 0
         self.now = 0
         self.steps = steps
+        self._grid = _GRID_BYTES if steps is _GRID else steps.tobytes()
         self.rows = Rows(len(steps))
         self.totals: Floats = np.zeros((COUNT, len(steps)))
         self._error = error
@@ -191,13 +193,13 @@ class KvBook:
         return self._asked[1]
 
     def _moments_of(self, candidate: Candidate) -> Floats:
-        lengths = np.asarray(candidate.estimate.lengths, dtype=np.float64)
         # To the block: a step more or less makes no difference, and more of them meet.
         started = _BLOCK * round(candidate.arrival_steps / _BLOCK) - candidate.generated_tokens
-        group = int(group_of(float(candidate.generated_tokens)))
+        generated = candidate.generated_tokens
+        group = int(group_of(float(generated))) if generated else 0
         spread, stretch = float(self._spread[group]), float(self._stretch[group])
         tokens, weights = shape_like(
-            lengths, float(candidate.limit_tokens), float(started), self.steps, spread, stretch
+            candidate.estimate.lengths, float(candidate.limit_tokens), float(started), self._grid, spread, stretch
         )
         moments = contribution_of_one(tokens, weights, candidate.prompt_tokens, self.block_size_tokens)
         if candidate.answers != 1 or candidate.shared_blocks:

@@ -110,14 +110,15 @@ def shape_of_one(
         tokens[end] = limit - 1.0
     alive, longer = outlived(lengths, limit, tokens, max(0.0, -started), stretch, stretch * (1.0 + spread))
     weights = np.empty((COUNT, len(steps)))
-    weights[M.MEAN] = alive
-    np.subtract(1.0, alive, out=weights[M.VARIANCE])
-    weights[M.VARIANCE] *= alive
-    np.multiply(alive, -2.0, out=weights[M.THIRD])
-    weights[M.THIRD] += 1.0
-    weights[M.THIRD] *= weights[M.VARIANCE]
-    np.subtract(longer, alive, out=weights[M.COMMON])
-    weights[M.TOP] = alive > _NEGLIGIBLE
+    mean, variance, third, common, top = weights
+    mean[:] = alive
+    np.subtract(1.0, alive, out=variance)
+    variance *= alive
+    np.multiply(alive, -2.0, out=third)
+    third += 1.0
+    third *= variance
+    np.subtract(longer, alive, out=common)
+    top[:] = alive > _NEGLIGIBLE
     return tokens, weights
 
 
@@ -143,9 +144,10 @@ def contribution_of_one(tokens: Floats, weights: Floats, prompt_tokens: int, siz
     if tokens[0] < 0.0:
         blocks *= tokens >= 0.0
     moments: Floats = weights * blocks
-    moments[M.VARIANCE] *= blocks
+    variance, third = moments[M.VARIANCE : M.THIRD + 1]
+    variance *= blocks
     blocks *= blocks
-    moments[M.THIRD] *= blocks
+    third *= blocks
     return moments
 
 

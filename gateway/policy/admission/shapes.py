@@ -4,6 +4,7 @@ from functools import lru_cache
 from math import ceil, log
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gateway.policy.admission.risk import shape_of_one
 from gateway.policy.estimate.estimate import Floats
@@ -15,21 +16,23 @@ _FINE = 0.01
 
 
 def shape_like(
-    lengths: Floats, limit: float, started: float, steps: Floats, spread: float, stretch: float
+    lengths: NDArray[np.integer], limit: float, started: float, steps: bytes, spread: float, stretch: float
 ) -> tuple[Floats, Floats]:
-    """`shape_of_one` with figures so round that many candidates have the same ones. Not to be written to."""
+    """`shape_of_one` with figures so round that many candidates have the same ones. `steps` are the bytes of a grid, always
+    the same ones, so that they are hashed once. Not to be written to."""
     if limit > _FAR * lengths[-1]:
         limit = _FAR ** ceil(log(limit, _FAR))  # hardly any answer comes so far
     # Never less spread than there is: rounded down it might be none.
     rough = _FINE * ceil(spread / _FINE - 1e-6), _FINE * round(stretch / _FINE)
-    return _kept(lengths.tobytes(), limit, started, steps.tobytes(), *rough)
+    return _kept(lengths.tobytes(), lengths.dtype.char, limit, started, steps, *rough)
 
 
 @lru_cache(maxsize=2048)
 def _kept(
-    lengths: bytes, limit: float, started: float, steps: bytes, spread: float, stretch: float
+    lengths: bytes, kind: str, limit: float, started: float, steps: bytes, spread: float, stretch: float
 ) -> tuple[Floats, Floats]:
-    shape = shape_of_one(np.frombuffer(lengths), limit, started, np.frombuffer(steps), spread, stretch)
+    table = np.frombuffer(lengths, kind).astype(np.float64)
+    shape = shape_of_one(table, limit, started, np.frombuffer(steps), spread, stretch)
     for part in shape:
         part.setflags(write=False)
     return shape

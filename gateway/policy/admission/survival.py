@@ -96,9 +96,10 @@ def outlived(lengths: Floats, limit: float, tokens: Floats, generated: float, *s
     last = max(float(lengths[-1]), _TINY)
     asked = tokens / np.array(stretches)[:, None]
     chances: Floats = np.interp(asked, lengths, _SURVIVAL[1:-1])
-    ratio = last / np.maximum(asked, last)
-    ratio *= ratio
-    chances *= ratio
+    if limit > last or min(stretches) < 1.0:  # else whatever is asked for beyond the last length is beyond the limit
+        ratio = last / np.maximum(asked, last)
+        ratio *= ratio
+        chances *= ratio
     if generated > 0.0 or lengths[0] <= 0.0:
         chances /= np.array([_beyond(lengths, limit, generated / stretch) for stretch in stretches])[:, None]
         np.minimum(chances, 1.0, out=chances)
