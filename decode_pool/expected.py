@@ -32,7 +32,7 @@ class Admission:
     `rule`: another rule in place of ours, to compare.
     """
 
-    epsilon: float = 0.07
+    epsilon: float = 0.12
     pool_share: float = 0.02
     spread: float = 0.1
     learn: bool = True
@@ -176,6 +176,8 @@ class Expected:
         if self.gained < self.book.patience * max(1, self._running):
             return
         self.gained = gained = 0
+        if not self._answers:  # all growth is reserved in full: nothing was forecast that could be wrong
+            return
         generated: dict[str, int] = {}
         for sequence in running:
             if (answer := self._answers.get(sequence.name)) is not None:
@@ -190,8 +192,9 @@ class Expected:
 
     def _budget_spent(self, steps: int) -> None:
         before = self.caution.extra
-        over = self.book.held_blocks > self.blocks_total - self.budget.pool_blocks
-        self.caution.passed(steps, over, self.book.life_steps)
+        held, life_steps = self.book.held_blocks, self.book.life_steps
+        over, full = held > self.blocks_total - self.budget.pool_blocks, held > self.blocks_total
+        self.caution.passed(steps, over=over, full=full, life_steps=life_steps)
         if self.caution.extra != before:
             self.budget = replace(self.budget, epsilon=self.caution.epsilon)
             self.rule = self.admission.rule or ErrorBudget(self.budget)

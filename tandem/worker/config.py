@@ -23,7 +23,7 @@ class AdmissionConfig(_Strict):
     """How far KV is promised to answers whose length is estimated (docs/admission.md). It is the worker's, whoever asks."""
 
     epsilon: float = Field(
-        0.07, gt=0, lt=0.5, description="Accepted chance that answers outgrow the KV, less the pool, at the worst step."
+        0.12, gt=0, lt=0.5, description="Accepted chance that answers outgrow the KV, less the pool, at the worst step."
     )
     pool_share: float = Field(0.02, ge=0, lt=1, description="Share of the KV held back for what goes wrong.")
     spread: float = Field(

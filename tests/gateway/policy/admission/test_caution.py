@@ -8,8 +8,19 @@ from gateway.policy.admission.caution import Caution
 def test_within_its_budget_it_stays_as_declared() -> None:
     subject = Caution(0.1)
     for number in range(1_000):
-        subject.passed(10, over=number % 200 == 0)  # half of a percent of the time
+        subject.passed(10, over=number % 20 == 0)  # half of what is declared
     assert subject.epsilon == pytest.approx(0.1, abs=0.02)
+
+
+def test_in_the_long_run_what_is_declared_is_what_comes() -> None:
+    """Of a worker that is above the limit twice as often as its forecast says, for every deviation of room half as often."""
+    subject, above = Caution(0.05), 0.0
+    for number in range(40_000):
+        share = 0.1 * 0.5**subject.extra
+        over = number % 100 < 100 * share
+        subject.passed(10, over=over)
+        above += over / 40_000
+    assert above == pytest.approx(0.05, rel=0.1)
 
 
 def test_time_above_the_limit_costs_room_and_calm_earns_it_back() -> None:
@@ -17,13 +28,20 @@ def test_time_above_the_limit_costs_room_and_calm_earns_it_back() -> None:
     for _ in range(30):
         subject.passed(10, over=True)
     careful = subject.epsilon
-    assert careful < 0.015
-    for _ in range(1_000):
+    assert careful < 0.02
+    for _ in range(75):
         subject.passed(20, over=False)
     assert careful < subject.epsilon < 0.1
-    for _ in range(1_000):
+    for _ in range(75):
         subject.passed(20, over=False)
     assert subject.epsilon == pytest.approx(0.1)
+
+
+def test_time_with_no_room_at_all_counts_for_more() -> None:
+    above, full = Caution(0.1), Caution(0.1)
+    above.passed(10, over=True)
+    full.passed(10, over=True, full=True)
+    assert full.extra > 5 * above.extra
 
 
 def test_one_overrun_of_answers_that_live_long_is_no_more_of_a_proof_than_one_of_short_ones() -> None:
