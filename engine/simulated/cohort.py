@@ -19,12 +19,14 @@ class Cohort:
         self.count = 0
         self._size = block_size
         self._base_sum = 0
-        self._buckets: list[dict[Sequence, int]] = [{} for _ in range(block_size)]  # members and their bases
-        self._rows: list[dict[Sequence, int]] = [{} for _ in range(block_size)]
+        # Members and their bases by remainder; no empty ones, so that a small cohort is a short look.
+        self._buckets: dict[int, dict[Sequence, int]] = {}
+        self._rows: dict[int, dict[Sequence, int]] = {}
 
     def __iter__(self) -> Iterator[Sequence]:
-        for bucket in (*self._buckets, *self._rows):
-            yield from bucket
+        for kept in (self._buckets, self._rows):
+            for remainder in sorted(kept):
+                yield from kept[remainder]
 
     @property
     def context_tokens(self) -> int:
@@ -32,43 +34,44 @@ class Cohort:
 
     @property
     def rows(self) -> Iterator[Sequence]:
-        for bucket in self._rows:
+        for bucket in self._rows.values():
             yield from bucket
 
     def join(self, sequence: Sequence) -> None:
         """Between two steps, when all but the newest token of the sequence is computed."""
         base = sequence.computed - self.clock
         sequence.enter(self, base)
-        self._buckets[base % self._size][sequence] = base
+        _put(self._buckets, base % self._size, sequence, base)
         self._base_sum += base
         self.count += 1
 
     def leave(self, sequence: Sequence) -> None:
         """A row must have been broken up before."""
         base = sequence.leave()
-        del self._buckets[base % self._size][sequence]
+        _take(self._buckets, base % self._size, sequence)
         self._base_sum -= base
         self.count -= 1
 
     def make_row(self, sequence: Sequence, base: int) -> None:
         remainder = base % self._size
-        del self._buckets[remainder][sequence]
-        self._rows[remainder][sequence] = base
+        _take(self._buckets, remainder, sequence)
+        _put(self._rows, remainder, sequence, base)
 
     def break_row(self, sequence: Sequence) -> bool:
         """Whether it was one; then its account has to be brought up to date."""
-        remainder = (sequence.computed - self.clock) % self._size
-        base = self._rows[remainder].pop(sequence, None)
-        if base is None:
+        base = sequence.computed - self.clock
+        remainder = base % self._size
+        if sequence not in self._rows.get(remainder, ()):
             return False
-        self._buckets[remainder][sequence] = base
+        _take(self._rows, remainder, sequence)
+        _put(self._buckets, remainder, sequence, base)
         return True
 
     @property
     def due(self) -> int:
         """How many members begin a block with their next token."""
         remainder = -self.clock % self._size
-        return len(self._buckets[remainder]) + len(self._rows[remainder])
+        return len(self._buckets.get(remainder, ())) + len(self._rows.get(remainder, ()))
 
     def is_due(self, sequence: Sequence) -> bool:
         return sequence.computed % self._size == 0
@@ -76,10 +79,10 @@ class Cohort:
     def growth(self, steps: int) -> int:
         """Blocks that `steps` more steps need, if nobody holds any to spare."""
         size, clock, blocks = self._size, self.clock, 0
-        for remainder, (bucket, rows) in enumerate(zip(self._buckets, self._rows, strict=True)):
-            if members := len(bucket) + len(rows):
+        for kept in (self._buckets, self._rows):
+            for remainder, members in kept.items():
                 used = (remainder + clock) % size
-                blocks += members * (-((used + steps) // -size) - (used > 0))
+                blocks += len(members) * (-((used + steps) // -size) - (used > 0))
         return blocks
 
     def most_growth(self, steps: int) -> int:
@@ -94,17 +97,39 @@ class Cohort:
         crossing: list[tuple[Sequence, int, int]] = []
         if steps == 1:  # only two remainders are at the end of a block: those that begin one, and those that fill one
             first = -before % size
-            blocks = len(self._rows[first])
+            if first in self._rows:
+                blocks = len(self._rows[first])
+            if not self._buckets:
+                return blocks, crossing
             places = (first,) if size == 1 else (first, (first - 1) % size)
-            buckets = [self._buckets[place] for place in sorted(places)]
+            buckets = [self._buckets[place] for place in sorted(places) if place in self._buckets]
         else:
-            buckets = []
-            for remainder, (bucket, rows) in enumerate(zip(self._buckets, self._rows, strict=True)):
+            for remainder, rows in self._rows.items():
                 used = (remainder + before) % size
-                if rows:
-                    blocks += len(rows) * (-((used + steps) // -size) - (used > 0))
-                if bucket and (not used or used + steps >= size):
-                    buckets.append(bucket)
+                blocks += len(rows) * (-((used + steps) // -size) - (used > 0))
+            buckets = []
+            for remainder in sorted(self._buckets):
+                used = (remainder + before) % size
+                if not used or used + steps >= size:
+                    buckets.append(self._buckets[remainder])
         for bucket in buckets:
             crossing += [(sequence, base, base + after) for sequence, base in bucket.items()]
         return blocks, crossing
+
+
+_Kept = dict[int, dict[Sequence, int]]
+
+
+def _put(kept: _Kept, remainder: int, sequence: Sequence, base: int) -> None:
+    bucket = kept.get(remainder)
+    if bucket is None:
+        kept[remainder] = {sequence: base}
+    else:
+        bucket[sequence] = base
+
+
+def _take(kept: _Kept, remainder: int, sequence: Sequence) -> None:
+    bucket = kept[remainder]
+    del bucket[sequence]
+    if not bucket:
+        del kept[remainder]

@@ -3,7 +3,7 @@
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass
-from math import exp, log
+from math import log
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,11 +118,5 @@ def place_of(seconds: float) -> int:
     return place if place < PLACES else PLACES - 1
 
 
-def longest_in(place: int) -> float:
-    """Where the next place begins."""
-    return _EDGES_S[place]
-
-
-_EDGES_S = [_LEAST_S * exp(place * _WIDTH) for place in range(PLACES)]
 #: In the middle of each place.
 _LENGTHS_S = _LEAST_S * np.exp((np.arange(PLACES) - 0.5) * _WIDTH)

@@ -9,17 +9,14 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Sequence as Items
 from dataclasses import dataclass, field
-from math import ceil
 
 from engine.simulated.cost import StepCost
-from engine.simulated.gaps import PLACES, Gaps, difference, longest_in, place_of, together, trimmed
+from engine.simulated.gaps import PLACES, Gaps, difference, place_of, together, trimmed
 from engine.simulated.sequence import Sequence, Status
 from engine.simulated.step import Step
+from engine.simulated.step_places import step_places
 
-#: Steps grow as on a straight line where the one in the middle is off by no more than this share.
-_STRAIGHT = 1e-9
-#: So near to a whole step arithmetic may be off by one.
-_CLOSE = 1e-5
+_NO_RUN = 0, 0, 0
 
 
 @dataclass(slots=True)
@@ -38,8 +35,12 @@ class _Answer:
 class Pace:
     """The steps of one engine, and its answers."""
 
-    def __init__(self, cost: StepCost) -> None:
+    def __init__(self, cost: StepCost, *, merging: bool = True) -> None:
+        """`merging`: runs that follow each other as one are counted as one, when somebody asks."""
         self._cost = cost
+        self._places = step_places(cost)
+        self._merging = merging
+        self._run = _NO_RUN  # not counted yet
         self._steps = 0
         self._counts = array("I", bytes(4 * PLACES))
         self._low, self._high = PLACES, 0  # where there are any
@@ -49,26 +50,47 @@ class Pace:
         self._answers: dict[str, _Answer] = {}
         self._skipped: list[Sequence] = []  # run, and were left out of a step
 
+    @property
+    def waiting(self) -> bool:
+        """Whether somebody was left out of a step, and may go on in the next."""
+        return bool(self._skipped)
+
     # steps
 
-    def step(self, step: Step, seconds: float | None) -> None:
-        """`seconds`, where its end was not reckoned from far away."""
-        if seconds is None:
-            seconds = self._cost.step_s(step.decodes, step.context_tokens, step.chunks)
+    def step(self, seconds: float) -> None:
+        """A step that is like no other."""
+        self._count_run()
         self._steps += 1
         self._add(place_of(seconds), 1)
         self._longest(seconds)
 
     def run(self, batch: int, context_tokens: int, steps: int) -> None:
         """Decode steps in a row, everyone's context growing by a token: none is shorter than the one before."""
-        first_s = self._cost.step_s(batch, context_tokens)
-        last_s = self._cost.step_s(batch, context_tokens + batch * (steps - 1))
-        first, last = place_of(first_s), place_of(last_s)
-        if first == last:
-            self._add(first, steps)
-        else:
-            self._count(batch, context_tokens, steps - 1, first_s, last_s)
-            self._add(last, 1)
+        before_batch, before_tokens, before = self._run
+        if self._merging and before and batch == before_batch and context_tokens == before_tokens + batch * before:
+            self._run = batch, before_tokens, before + steps
+            return
+        self._count_run()
+        self._run = batch, context_tokens, steps
+
+    def _count_run(self) -> None:
+        batch, context_tokens, steps = self._run
+        if not steps:
+            return
+        self._run = _NO_RUN
+        last_s = first_s = self._cost.step_s(batch, context_tokens)
+        first = last = place_of(first_s)
+        if steps > 1:
+            last_s = self._cost.step_s(batch, context_tokens + batch * (steps - 1))
+            last = place_of(last_s)
+        done, above = 0, context_tokens + batch * (steps - 1)
+        for place in range(first, last):
+            begins = self._places.begins(batch, place + 1, context_tokens, above)
+            upto = (begins - context_tokens + batch - 1) // batch
+            if upto > done:
+                self._add(place, upto - done)
+                done = upto
+        self._add(last, steps - done)
         self._steps += steps
         self._longest(last_s)
 
@@ -78,31 +100,6 @@ class Pace:
             self._low = place
         if place >= self._high:
             self._high = place + 1
-
-    def _count(self, batch: int, context_tokens: int, steps: int, first_s: float, next_s: float) -> None:
-        """So many steps of a run; `next_s` is the length of the one after them."""
-        first, last = place_of(first_s), place_of(next_s)
-        if first == last or steps < 2:
-            self._add(first, steps)
-            return
-        half = steps // 2
-        middle_tokens = context_tokens + batch * half
-        middle_s = self._cost.step_s(batch, middle_tokens)
-        each_s = (next_s - first_s) / steps
-        if abs(first_s + half * each_s - middle_s) > _STRAIGHT * middle_s:
-            self._count(batch, context_tokens, half, first_s, middle_s)
-            self._count(batch, middle_tokens, steps - half, middle_s, next_s)
-            return
-        done = 0
-        for place in range(first, last):
-            until = (longest_in(place) - first_s) / each_s
-            upto = min(ceil(until), steps)
-            if abs(until - round(until)) < _CLOSE:  # too close to tell without asking
-                at = min(round(until), steps - 1)
-                upto = at + (place_of(self._cost.step_s(batch, context_tokens + batch * at)) <= place)
-            self._add(place, upto - done)
-            done = upto
-        self._add(last, steps - done)
 
     def _longest(self, seconds: float) -> None:
         longest, at = self._long_s, self._at
@@ -117,12 +114,14 @@ class Pace:
         """An answer's first token, or its first after a pause; any other says nothing new."""
         answer = self._answers.get(request_id)
         if answer is None:
+            self._count_run()
             self._answers[request_id] = _Answer(
                 now_s, self._steps, self._low, self._counts[self._low : self._high].tobytes()
             )
         elif answer.since_s is not None:
             answer.parts[-1] = answer.parts[-1].with_pause(now_s - answer.since_s)
             answer.begun_s, answer.since_s = now_s, None
+            self._count_run()
             answer.step, answer.low = self._steps, self._low
             answer.counts = self._counts[self._low : self._high].tobytes()
 
@@ -166,6 +165,7 @@ class Pace:
         return answer is not None
 
     def _since(self, answer: _Answer, now_s: float) -> Gaps:
+        self._count_run()
         if self._steps == answer.step:
             return Gaps()
         counts = self._counts[self._low : self._high].tobytes()

@@ -103,6 +103,11 @@ class Scheduler:
         self._advance_cohort(steps)
         self.cohort.sampled = self.cohort.clock
 
+    def pass_by(self, steps: int) -> None:
+        """That many steps of the cohort have been completed, and another one like them is under way."""
+        self._advance_cohort(steps)
+        self.cohort.sampled = self.cohort.clock - 1
+
     def planned(self, step: Step) -> list[tuple[Sequence, int]]:
         """Everyone who computes in this step and how many tokens, in order; for observers."""
         scheduled = set(step.scheduled)
@@ -148,10 +153,12 @@ class Scheduler:
 
     def _gather(self) -> None:
         """Those that have begun to decode join the others that do."""
+        if not self._joining:
+            return
         for sequence in self._joining:
             if sequence.status is Status.RUNNING and sequence.computed == sequence.total - 1:
                 self.cohort.join(sequence)
-        self._joining = []
+        self._joining.clear()
 
     def _scatter(self) -> None:
         for sequence in list(self.cohort):
@@ -198,6 +205,9 @@ class Scheduler:
         """Gives every running sequence its share, in order; returns what is left of the token budget."""
         cohort, limits = self.cohort, self.limits
         others = [s for s in self.running if not s.steady] if cohort.count < len(self.running) else []
+        if not others and cohort.count <= limits.max_batched_tokens and cohort.due <= self.pool.free:
+            self._tick(step)
+            return limits.max_batched_tokens - cohort.count
         if cohort.count and not self._budget_suffices(others):
             self._scatter()
             others = list(self.running)
@@ -306,7 +316,8 @@ class Scheduler:
 
     def _long_prefill_threshold(self) -> int:
         """Long prompts are cut only when there is somebody to starve."""
-        return self.limits.long_prefill_threshold if len(self.running) + self.waiting_count > 1 else 0
+        threshold = self.limits.long_prefill_threshold
+        return threshold if threshold and len(self.running) + self.waiting_count > 1 else 0
 
 
 def _least_important(sequence: Sequence) -> tuple[int, int]:

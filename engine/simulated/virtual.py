@@ -9,13 +9,13 @@ from dataclasses import replace
 
 from engine.simulated.anchor import Anchor
 from engine.simulated.cost import StepCost
-from engine.simulated.ends import Ends, Live
 from engine.simulated.host_memory import HostMemory
 from engine.simulated.job import Event, Job, Kind
+from engine.simulated.jobs import Jobs
 from engine.simulated.limits import Limits
 from engine.simulated.pace import Pace
 from engine.simulated.scheduler import Scheduler
-from engine.simulated.sequence import Sequence, Status, SyntheticKeys
+from engine.simulated.sequence import Sequence
 from engine.simulated.step import Counters, Step
 from engine.simulated.time_account import TimeAccount
 from engine.simulated.totals import StepTotals
@@ -56,17 +56,15 @@ class VirtualEngine:
         self._cost = cost
         self._closed_form = closed_form and stretch is None
         self._stretch = stretch
-        self._live: dict[str, Live] = {}
-        self._held: dict[str, Sequence] = {}
         self._step: Step | None = None
         self._step_start_s = 0.0
         self._step_end_s = 0.0
         self._more = 0  # steps that follow the one in flight without anything new
+        self._run_end_s = 0.0  # when the last of them ends
         self._anchor: Anchor | None = None
-        self._ends = Ends(self.scheduler, self._live)
-        self._pace = Pace(cost) if gaps else None
+        self._pace = Pace(cost, merging=closed_form) if gaps else None
+        self._jobs = Jobs(self.scheduler, self._pace)
         self._news: list[Event] = []
-        self._private = 0
         self._dirty = False  # something changed since the scheduler last found nothing to do
 
     @property
@@ -82,66 +80,31 @@ class VirtualEngine:
 
     def submit(self, job: Job, at_s: float) -> None:
         self._cut(at_s)
-        self._private += 1
-        sequence = Sequence(
-            job.request_id,
-            job.prompt_tokens,
-            SyntheticKeys(self._private, job.shared),
-            priority=job.priority,
-            external=job.external,
-        )
-        limit = min(job.prompt_tokens + job.output_tokens, self.scheduler.limits.max_model_len)
-        self._live[job.request_id] = Live(job, sequence, limit)
-        self.scheduler.add(sequence)
+        self._jobs.submit(job)
         self._dirty = True
 
     def loaded(self, request_id: str, at_s: float) -> None:
         """The tokens of a LOADING request have arrived; what was aborted meanwhile frees its blocks now."""
         self._cut(at_s)
-        live = self._live.get(request_id)
-        if live is not None:
-            self.scheduler.loaded(live.sequence)
-        elif (sequence := self._held.pop(request_id, None)) is not None:
-            self.scheduler.free_blocks(sequence)
+        self._jobs.loaded(request_id)
         self._dirty = True
 
     def abort(self, request_id: str, at_s: float) -> None:
         """Ends a request without an event; unknown ids are no-ops."""
         self._cut(at_s)
-        live = self._live.pop(request_id, None)
-        if live is None:
-            return
-        if self._pace is not None:
-            self._pace.forget(request_id)
-        if live.sequence.status is Status.LOADING and not live.sequence.loaded:
-            self.scheduler.detach(live.sequence)
-            self._held[request_id] = live.sequence
-        else:
-            self.scheduler.end(live.sequence)
-        self._dirty = True
+        if self._jobs.abort(request_id):
+            self._dirty = True
 
     def hand_over(self, request_id: str, at_s: float) -> bool:
         """A request that decodes ends at its next token, or the one after that where a KV block ends, and is HELD; False: it
         has not begun, or ends by itself by then, and goes on as it was."""
         self._cut(at_s)
-        live = self._live.get(request_id)
-        if live is None or not self.decodes(request_id):
-            return False
-        limit = live.sequence.total + 1
-        if (limit - 1) % self.scheduler.limits.block_size == 0:
-            limit += 1
-        if limit >= live.limit:
-            return False
-        live.limit, live.job = limit, replace(live.job, hold=True)
-        self._ends.sooner(live.sequence)
-        return True
+        return self._jobs.hand_over(request_id)
 
     def release(self, request_id: str, at_s: float) -> None:
         """Frees what a HELD request keeps."""
         self._cut(at_s)
-        sequence = self._held.pop(request_id, None)
-        if sequence is not None:
-            self.scheduler.free_blocks(sequence)
+        if self._jobs.release(request_id):
             self._dirty = True
 
     def limit_step(self, tokens: int, chunk_tokens: int, at_s: float) -> None:
@@ -153,8 +116,7 @@ class VirtualEngine:
 
     def loading(self, request_id: str) -> bool:
         """Whether tokens of this request are under way."""
-        live = self._live.get(request_id)
-        return live is not None and live.sequence.status is Status.LOADING and not live.sequence.loaded
+        return self._jobs.loading(request_id)
 
     def settle(self, at_s: float) -> None:
         """Takes every step that ends before `at_s`, so that counters and blocks can be read as of then."""
@@ -162,13 +124,11 @@ class VirtualEngine:
 
     def total_tokens(self, request_id: str) -> int:
         """Prompt and answer so far of a live request, as of the last step taken; 0 when it is not here."""
-        live = self._live.get(request_id)
-        return 0 if live is None else live.sequence.total
+        return self._jobs.total_tokens(request_id)
 
     def decodes(self, request_id: str) -> bool:
         """Whether it is in the batch and has begun to answer: one that was preempted waits until it is computed anew."""
-        live = self._live.get(request_id)
-        return live is not None and live.sequence.status is Status.RUNNING and live.sequence.answering
+        return self._jobs.decodes(request_id)
 
     # time
 
@@ -177,23 +137,22 @@ class VirtualEngine:
         """When there will be news; None while there is nothing to do."""
         if self._news:
             return self.now_s
-        self._plan()
-        if self._news:
-            return self.now_s
         if self._step is None:
-            return None
-        if self._more and self._anchor is not None:
-            return self._anchor.end_s(self._cost, self._anchor.steps + 1 + self._more)
-        return self._step_end_s
+            self._plan()
+            if self._news:
+                return self.now_s
+            if self._step is None:
+                return None
+        return self._run_end_s
 
     def advance(self) -> list[Event]:
         """Goes to `due_s` and returns what happened there."""
         due_s = self.due_s
         if not self._news and self._step is not None and due_s is not None:
-            self._finish_step()
-            if self._more:
-                self._stride(self._more)
-            self.now_s = due_s
+            if self._more and self._anchor is not None:
+                self._finish_run(self._anchor)
+            else:
+                self._finish_step()
         news, self._news = self._news, []
         return news
 
@@ -207,11 +166,9 @@ class VirtualEngine:
             self.now_s = max(self.now_s, at_s)
             return
         if self._more and self._anchor is not None and self._step_end_s < at_s:
-            steps = self._anchor.steps_before(self._cost, at_s, self._more)
-            self._finish_step()
-            self._stride(steps - 1)
-            self._begin(self.scheduler.schedule())
+            self._pass_by(self._step, self._anchor, self._anchor.steps_before(self._cost, at_s, self._more))
         self._more = 0
+        self._run_end_s = self._step_end_s
 
     def _plan(self) -> None:
         """Schedules the step that begins now, unless one is in flight."""
@@ -230,8 +187,9 @@ class VirtualEngine:
         if step.computes:
             self._begin(step)
         else:
-            self._dirty = bool(step.preempted)
-            self._fail_stuck()
+            failed = self._jobs.fail_stuck(self.now_s)
+            self._news += [failed] if failed else []
+            self._dirty = bool(step.preempted or failed)
 
     def _begin(self, step: Step) -> None:
         """A step is in flight: when does it end, and how many like it will follow?"""
@@ -243,15 +201,18 @@ class VirtualEngine:
             self._anchor = None
             slower = 1.0 if self._stretch is None else self._stretch(bool(step.chunks))
             alone_s = self._cost.step_s(step.decodes, step.context_tokens, step.chunks)
-            self._step_end_s = self.now_s + alone_s * slower
+            self._step_end_s = self._run_end_s = self.now_s + alone_s * slower
             return
         anchor = self._anchor
         if anchor is None or anchor.version != version:
             anchor = self._anchor = Anchor(self.now_s, step.decodes, step.context_tokens, version)
-        self._step_end_s = anchor.end_s(self._cost, anchor.steps + 1)
+        self._step_end_s = self._run_end_s = anchor.end_s(self._cost, anchor.steps + 1)
         # After a preemption the next step may admit, and whoever is not in the cohort may do anything.
-        if self._closed_form and not step.preempted and not step.scheduled:
-            self._more = self.scheduler.repeatable(self._ends.next() - self.scheduler.cohort.clock)
+        alike = self._closed_form and not step.preempted and not step.scheduled
+        if alike and (self._pace is None or not self._pace.waiting):
+            self._more = self.scheduler.repeatable(self._jobs.ends.next() - self.scheduler.cohort.clock)
+            if self._more:
+                self._run_end_s = anchor.end_s(self._cost, anchor.steps + 1 + self._more)
 
     def _all_decoding(self, step: Step) -> bool:
         everyone = step.steady + len(step.scheduled) == len(self.scheduler.running)
@@ -269,7 +230,10 @@ class VirtualEngine:
         self.steps += 1
         self.totals.add(step, took_s)
         if self._pace is not None:  # now: whoever goes on with a token of this step counts from the next one
-            self._pace.step(step, took_s if self._anchor is None else None)
+            if self._anchor is None:
+                self._pace.step(took_s)
+            else:
+                self._pace.run(step.decodes, step.context_tokens, 1)
         if self.account is not None:
             self.account.add_step(self._cost, step.decodes, step.context_tokens, step.chunks)
         if self._anchor is not None:
@@ -281,7 +245,7 @@ class VirtualEngine:
         ended = [sequence for sequence in done if self._sampled(sequence)]
         if step.steady:
             self.generated_tokens += self.scheduler.cohort.count
-            ended += self._ends.reached()
+            ended += self._jobs.ends.reached()
         self._end_all(ended)
 
     def _sampled(self, sequence: Sequence) -> bool:
@@ -289,63 +253,41 @@ class VirtualEngine:
         if not sequence.answering:
             sequence.answering = True
             self._news.append(Event(Kind.FIRST_TOKEN, sequence.request_id, self.now_s))
-        if self._pace is not None:
-            self._pace.token(sequence.request_id, self.now_s)
-        left = self._live[sequence.request_id].limit - sequence.total
-        if left > 0:
-            self._ends.add(sequence, left)
-        return left <= 0
+        return self._jobs.sampled(sequence, self.now_s)
 
     def _end_all(self, ended: list[Sequence]) -> None:
         """In order of admission, which decides whose blocks are evicted first."""
         if len(ended) > 1:
             ended.sort(key=self.scheduler.running.index)
-        for sequence in ended:
-            self._ended(sequence)
+        self._news += [self._jobs.end(sequence, self.now_s) for sequence in ended]
 
-    def _ended(self, sequence: Sequence) -> None:
-        live = self._live.pop(sequence.request_id)
-        gaps = None if self._pace is None else self._pace.end(sequence.request_id, self.now_s)
-        if live.job.hold:
-            self.scheduler.detach(sequence)
-            self._held[sequence.request_id] = sequence
-            held, tokens = sequence.held, sequence.total
-            self._news.append(Event(Kind.HELD, sequence.request_id, self.now_s, held, tokens=tokens, gaps=gaps))
-        else:
-            self.scheduler.end(sequence)
-            self._news.append(Event(Kind.FINISHED, sequence.request_id, self.now_s, gaps=gaps))
+    def _finish_run(self, anchor: Anchor) -> None:
+        """The step in flight and all that follow it; only the last can end answers."""
+        self._take(anchor, 1 + self._more)
+        self.scheduler.repeat(self._more)
+        self._step = None
+        self._dirty = True
+        self._end_all(self._jobs.ends.reached())
 
-    def _stride(self, steps: int) -> None:
-        """Many decode steps at once; only the last can end answers."""
-        anchor = self._anchor
-        if steps <= 0 or anchor is None:
-            return
-        start_s = self.now_s
-        self.scheduler.repeat(steps)
-        begun = anchor.steps
+    def _pass_by(self, step: Step, anchor: Anchor, steps: int) -> None:
+        """So many of them end, and the next is in flight."""
+        self._take(anchor, steps)
+        self.scheduler.pass_by(steps)
+        step.context_tokens += steps * anchor.batch
+        self._step_start_s = self.now_s
+        self._step_end_s = anchor.end_s(self._cost, anchor.steps + 1)
+
+    def _take(self, anchor: Anchor, steps: int) -> None:
+        """Many decode steps at once, the one in flight the first of them."""
+        context_tokens = anchor.context_tokens + anchor.batch * anchor.steps
         anchor.steps += steps
         self.steps += steps
         self.generated_tokens += steps * anchor.batch
         self.now_s = anchor.end_s(self._cost, anchor.steps)
-        self.busy_s += self.now_s - start_s
-        context_tokens = anchor.context_tokens + anchor.batch * begun
-        self.totals.add_run(anchor.batch, context_tokens, steps, self.now_s - start_s)
+        took_s = self.now_s - self._step_start_s
+        self.busy_s += took_s
+        self.totals.add_run(anchor.batch, context_tokens, steps, took_s)
         if self._pace is not None:
             self._pace.run(anchor.batch, context_tokens, steps)
         if self.account is not None:
-            self.account.add_run(self._cost, anchor.batch, context_tokens, steps, self.now_s - start_s)
-        self._end_all(self._ends.reached())
-
-    def _fail_stuck(self) -> None:
-        """A sequence that outgrew the whole KV space ends, as in real time."""
-        scheduler = self.scheduler
-        if scheduler.running or scheduler.holding or not scheduler.waiting:
-            return
-        sequence = scheduler.waiting.first()
-        if -(-sequence.total // scheduler.limits.block_size) > scheduler.pool.total:
-            del self._live[sequence.request_id]
-            if self._pace is not None:
-                self._pace.forget(sequence.request_id)
-            scheduler.end(sequence)
-            self._news.append(Event(Kind.FAILED, sequence.request_id, self.now_s, tokens=sequence.total))
-            self._dirty = True
+            self.account.add_run(self._cost, anchor.batch, context_tokens, steps, took_s)

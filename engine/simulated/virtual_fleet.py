@@ -3,11 +3,12 @@
 import heapq
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import count
+from math import inf
 
 from engine.simulated.cost import Link
 from engine.simulated.job import Event, Job, Kind
 from engine.simulated.network import Network
+from engine.simulated.timers import Timers
 from engine.simulated.virtual import VirtualEngine
 
 #: Told of everything in order of time; may submit, abort, pull and set timers, all at `fleet.now_s`.
@@ -44,8 +45,7 @@ class VirtualFleet:
         self.network = Network()
         self.now_s = 0.0
         self.moved_bytes = 0
-        self._timers: list[tuple[float, int, Callable[[], None]]] = []
-        self._numbers = count()
+        self._timers = Timers()
         self._pulls: dict[tuple[str, str], _Pull] = {}
         self._order: dict[str, int] = {}
         self._due: list[tuple[float, int, int, str]] = []  # time, order of the engines, version, name
@@ -71,7 +71,11 @@ class VirtualFleet:
 
     def at(self, time_s: float, action: Callable[[], None]) -> None:
         """Runs an action at a time that has not passed; what is due at the same time waits for it."""
-        heapq.heappush(self._timers, (time_s, next(self._numbers), action))
+        self._timers.at(time_s, action)
+
+    def deadline(self, delay_s: float, action: Callable[[], None], met: Callable[[], bool]) -> None:
+        """Runs an action after a delay. Once it is `met` it has nothing to do, and may be left out."""
+        self._timers.deadline(self.now_s, delay_s, action, met)
 
     def submit(self, engine: str, job: Job) -> None:
         self.engines[engine].submit(job, self.now_s)
@@ -118,7 +122,7 @@ class VirtualFleet:
                 return
             self.now_s = max(self.now_s, time_s)
             if what == "timer":
-                heapq.heappop(self._timers)[2]()
+                self._timers.fire()
             elif what == "transfer":
                 self._arrived(name)
             else:
@@ -144,9 +148,8 @@ class VirtualFleet:
 
     def _soonest(self) -> tuple[float, str, str]:
         """Timers go before transfers and those before engines, when due at the same time."""
-        best = (float("inf"), "nothing", "")
-        if self._timers:
-            best = (self._timers[0][0], "timer", "")
+        next_s = self._timers.next_s
+        best = (next_s, "timer" if next_s < inf else "nothing", "")
         if self._transfer is not None and self._transfer[0] < best[0]:
             best = (self._transfer[0], "transfer", self._transfer[1])
         due = self._due

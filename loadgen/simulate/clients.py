@@ -131,7 +131,9 @@ class Clients:
         if demand.patience_s is not None and demand.patience_s < limit_s:
             fleet.engines.at(fleet.now_s + demand.patience_s, lambda: self._out_of_patience(flight))
         if limit_s < float("inf"):
-            fleet.engines.at(fleet.now_s + limit_s, lambda: self._cut(flight, Ending.TIMED_OUT, Cut.TIMEOUT))
+            fleet.engines.deadline(
+                limit_s, lambda: self._cut(flight, Ending.TIMED_OUT, Cut.TIMEOUT), lambda: not flight.open
+            )
         self._desk.enter(flight)
 
     def _asked(self, known: Estimate) -> Asked:

@@ -31,10 +31,13 @@ class DecodeLegs:
         self._start_later(flight, self._ground.new_leg(flight, flight.decode, prefill=False), held)
 
     def _start_later(self, flight: Flight, leg: Leg, held: Leg | None) -> None:
-        step, now_s = flight.step, self._ground.fleet.now_s
-        at = self._ground.fleet.engines.at
-        at(now_s + self._ground.fleet.layout.overheads.decode_s, lambda: self._start(flight, leg, held, step))
-        at(now_s + self._ground.config.deadlines.first_token_s, lambda: self._late(flight, leg, step))
+        step, fleet, deadlines = flight.step, self._ground.fleet, self._ground.config.deadlines
+        fleet.engines.at(fleet.now_s + fleet.layout.overheads.decode_s, lambda: self._start(flight, leg, held, step))
+        fleet.engines.deadline(
+            deadlines.first_token_s,
+            lambda: self._late(flight, leg, step),
+            lambda: flight.step != step or leg.first_s is not None,
+        )
 
     def _start(self, flight: Flight, leg: Leg, held: Leg | None, step: int) -> None:
         if flight.step != step:

@@ -43,11 +43,14 @@ class Desk:
         flight.step += 1
         flight.asked_s = now_s = self._fleet.now_s
         step = flight.step
-        late_s = now_s + self._config.deadlines.queue_s
         if self.controller is not None and flight.bid.plan is not None:
             flight.bid.claim = self.controller.claim(flight.bid.plan)
             late_s = max(now_s, self.controller.lapse_s(flight.bid.claim))
-        self._fleet.engines.at(late_s, lambda: self._late(flight, step))
+            self._fleet.engines.at(late_s, lambda: self._late(flight, step))
+        else:
+            self._fleet.engines.deadline(
+                self._config.deadlines.queue_s, lambda: self._late(flight, step), lambda: flight.step != step
+            )
         self._line_up(flight)
 
     def pump(self) -> None:
@@ -91,8 +94,7 @@ class Desk:
         for worker in list(self._fleet.inexact()):
             if worker.exact:
                 self._fleet.load(worker)
-            worker.stale = not worker.exact  # what it says is reckoned when somebody looks
-            worker.door.changed()
+            worker.heard()
         self.look_again()
         self.pump()
 
@@ -120,12 +122,13 @@ class Desk:
         # The worker's forecast is drawn by the reservation itself; looked at before, it would be for nothing.
         load = fleet.figures(worker) if forecast else fleet.load(worker)
         reply = ledger.reserve(request, load)
+        worker.touched()
         if forecast and not worker.exact:
             worker.reckon(load)
         elif forecast and not isinstance(reply, Refusal):
             worker.reckon(worker.load(fleet.settled(worker)))
         if isinstance(reply, Refusal):
-            worker.door.refused(fleet.now_s)
+            worker.refused(fleet.now_s)
             if reply.reason is RefusalReason.NEVER_FITS:
                 bid.never.add(worker.name)
         else:
@@ -135,7 +138,7 @@ class Desk:
             flight.lengths = request.lengths
             if fleet.roles is not None:
                 computing = fleet.worker(placement.prefill_id or placement.worker_id)
-                cached = fleet.cached(computing, bid.prefix)
+                cached = computing.cached_tokens(bid.prefix)
                 fleet.roles.taken(bid.request_id, placement, bid.need, cached)
         step = flight.step
         fleet.engines.at(fleet.now_s + self._reserve_s, lambda: self._heard(flight, step, epoch))

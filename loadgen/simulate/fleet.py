@@ -13,6 +13,7 @@ from gateway.policy.routing import LINK_RANK, Fleet, Link
 from loadgen.failure import LoadgenError
 from loadgen.simulate.layout import Layout, Pool
 from loadgen.simulate.roles import Roles
+from loadgen.simulate.view import View
 from loadgen.simulate.worker import SimWorker, role_name
 from proto.worker import Role
 
@@ -31,8 +32,7 @@ class SimFleet:
         self.kv_tokens = 0
         self._links: dict[str, dict[str, Link]] = {}
         self._physical: dict[tuple[str, str], PhysicalLink] = {}
-        self._fleet = Fleet((), (), self._links)
-        self._ready: tuple[list[SimWorker], list[SimWorker]] = ([], [])
+        self._view = View(self._links)
         self._seats = 0
         self.roles = None if layout.roles is None else Roles(self, layout.roles(lambda: self.engines.now_s))
         self._counts: dict[Role, int] = {}
@@ -90,25 +90,16 @@ class SimFleet:
     def changed(self) -> None:
         """Who is up, or what somebody's role is, has changed."""
         up = [worker for worker in self.workers.values() if worker.up]
-        self._ready = ([w for w in up if w.role.decodes], [w for w in up if w.role.prefills])
+        self._view.adopt(up)
         decoders = [worker.pool.limits for worker in self.workers.values() if worker.role.decodes]
         self.window = max((limits.max_model_len for limits in decoders), default=0)
         self.kv_tokens = max((limits.blocks * limits.block_size for limits in decoders), default=0)
 
     def view(self, prefix: BlockHashes) -> Fleet:
         """What may take work now: the gateway's own types."""
-        now_s = self.now_s
-        decodes, prefills = self._ready
-        for worker in decodes:
-            if worker.stale:
-                self.load(worker)
-        fleet = (
-            tuple([worker.as_decode(self.cached(worker, prefix), now_s) for worker in decodes]),
-            tuple([worker.as_prefill() for worker in prefills]),
-        )
-        if fleet != (self._fleet.decodes, self._fleet.prefills):
-            self._fleet = Fleet(*fleet, self._links)
-        return self._fleet
+        for worker in self._view.stale:
+            self.load(worker)
+        return self._view.fleet(prefix, self.now_s)
 
     def recovering(self, *, prefill: bool) -> bool:
         """Whether somebody who could do the leg was lost a moment ago."""
@@ -132,7 +123,7 @@ class SimFleet:
 
     def figures(self, worker: SimWorker) -> Load:
         if worker.exact:
-            worker.excess, worker.stale = 0, False
+            worker.nothing_beyond()
             return Load()
         return worker.load(self.settled(worker))
 
@@ -144,12 +135,6 @@ class SimFleet:
 
     def links_of(self, reader: str) -> dict[str, Link]:
         return self._links.get(reader, {})
-
-    def cached(self, worker: SimWorker, prefix: BlockHashes) -> int:
-        """Tokens of the prompt that the worker is believed to have."""
-        if not len(worker.prefix):
-            return 0
-        return worker.prefix.cached_tokens(prefix.hashes(worker.pool.limits.block_size))
 
     def _engine(self, worker: SimWorker) -> VirtualEngine:
         pool = worker.pool

@@ -73,6 +73,8 @@ class Ground:
         if flight.hold is not None:
             flight.hold.end(returned=returned)
             flight.hold = None
+            if flight.decode is not None:
+                flight.decode.touched()
         if flight.leg is not None and flight.leg.worker.overrun:
             flight.leg.worker.overrun.pop(flight.leg.name, None)
 
@@ -83,7 +85,7 @@ class Ground:
 
     def prefill_over(self, leg: Leg) -> None:
         if self.alive(leg):
-            leg.worker.outstanding_tokens -= leg.tokens
+            leg.worker.prompt_over(leg.tokens)
 
     def drop(self, flight: Flight) -> None:
         """Gives back everything that the flight holds anywhere, in whatever state it is."""

@@ -43,11 +43,11 @@ class PrefillLegs:
             return
         worker = fleet.worker(chosen)
         leg = self._ground.new_leg(flight, worker, prefill=True)
-        worker.outstanding_tokens += leg.tokens
+        worker.prompt_sent(leg.tokens)
         step = flight.step
         overheads, deadline_s = fleet.layout.overheads, self._ground.config.deadlines.prefill_s
         fleet.engines.at(fleet.now_s + overheads.prefill_s, lambda: self._submit(flight, leg, step))
-        fleet.engines.at(fleet.now_s + deadline_s, lambda: self._late(flight, leg, step))
+        fleet.engines.deadline(deadline_s, lambda: self._late(flight, leg, step), lambda: flight.step != step)
 
     def _submit(self, flight: Flight, leg: Leg, step: int) -> None:
         if flight.step != step:
@@ -68,7 +68,7 @@ class PrefillLegs:
         self._ground.flights.pop(leg.name, None)
         self._ground.prefill_over(leg)
         started_s = leg.started_s if leg.started_s is not None else now_s
-        worker.speed.measured(leg.tokens - leg.cached, now_s - started_s, now_s)
+        worker.computed(leg.tokens - leg.cached, now_s - started_s, now_s)
         flight.queue_s += started_s - leg.sent_s
         flight.prefill_s += now_s - started_s
         flight.cached_tokens = max(flight.cached_tokens, leg.cached)

@@ -3,10 +3,10 @@
 import math
 from collections.abc import Callable
 
-from decode_pool.ledger import Hold, Load, Shape
+from decode_pool.ledger import Hold, Ledger, Load, Shape
 from decode_pool.pulls import PullGate
 from engine.simulated.virtual import VirtualEngine
-from gateway.policy.prefix import PrefixIndex
+from gateway.policy.prefix import BlockHashes, PrefixIndex
 from gateway.policy.routing import DecodeCandidate, PrefillCandidate
 from gateway.policy.standing import Door, PrefillSpeed
 from loadgen.simulate.layout import Policies, Pool
@@ -21,7 +21,7 @@ class SimWorker:
     how it is since, and nobody has looked.
 
     Beyond its reservations an engine can hold blocks of answers that outgrew theirs (`overrun`), and of prompts that
-    it computes for other workers (`foreign`).
+    it computes for other workers (`foreign`). `touched` is called when something has changed that the gateway sees.
     """
 
     def __init__(
@@ -53,8 +53,7 @@ class SimWorker:
         self._clock = clock
         self._admission = admission
         self._max_pulls = max_pulls
-        self._decode: DecodeCandidate | None = None
-        self._prefill: PrefillCandidate | None = None
+        self.touched: Callable[[], None] = _nobody_looks
         self.renew()
 
     def renew(self) -> None:
@@ -64,13 +63,19 @@ class SimWorker:
         blocks = limits.blocks if self._admission else _BOUNDLESS
         slots = limits.max_num_seqs if self._admission else _BOUNDLESS
         shape = Shape(blocks, limits.block_size, slots, limits.max_model_len)
-        self.ledger = self._policies.ledger(shape, self._clock, f"{self.name}-{self.epoch}")
+        self._ledger = self._policies.ledger(shape, self._clock, f"{self.name}-{self.epoch}")
         self.gate = PullGate(self._max_pulls)
         self.prefix = PrefixIndex(limits.blocks, limits.block_size)
         self.outstanding_tokens = self.foreign = self.excess = 0
         self.stale = False
         self.overrun.clear()
         self._steps, self._busy_s, self._step_s = 0, 0.0, 0.0
+
+    @property
+    def ledger(self) -> Ledger:
+        """Whoever asks for it may change what is promised; whoever keeps it across other calls says so."""
+        self.touched()
+        return self._ledger
 
     @property
     def exact(self) -> bool:
@@ -80,10 +85,11 @@ class SimWorker:
     @property
     def unpromised(self) -> int:
         """Blocks that a gateway may still count on."""
-        return self.ledger.shape.blocks_total - self.ledger.reserved_blocks - self.excess
+        return self._ledger.shape.blocks_total - self._ledger.reserved_blocks - self.excess
 
     def load(self, engine: VirtualEngine) -> Load:
         """What the worker would say of its engine, which must be settled."""
+        self.touched()
         total = engine.total_tokens
         for name, hold in self.overrun.items():
             grown = total(name) - hold.tokens
@@ -100,47 +106,68 @@ class SimWorker:
 
     def reckon(self, load: Load) -> None:
         """Brings `excess` up to date; `load` are the engine's figures of this moment."""
-        taken = max(self.ledger.committed(load), math.ceil(self.ledger.promised_blocks(load)))
-        self.excess, self.stale = max(0, taken - self.ledger.reserved_blocks), False
+        ledger = self.ledger
+        taken = max(ledger.committed(load), math.ceil(ledger.promised_blocks(load)))
+        self.excess, self.stale = max(0, taken - ledger.reserved_blocks), False
 
-    def as_decode(self, cached_tokens: int, now_s: float) -> DecodeCandidate:
-        """The same object as long as nothing has changed."""
-        shape = self.ledger.shape
-        free = self.unpromised
-        closed = self.door.closed(now_s)
-        known = self._decode
-        if (
-            known is not None
-            and known.blocks_free == free
-            and known.cached_tokens == cached_tokens
-            and known.closed is closed
-            and known.role is self.role
-        ):
-            return known
-        self._decode = DecodeCandidate(
+    def nothing_beyond(self) -> None:
+        """No more in use than is reserved."""
+        self.excess, self.stale = 0, False
+        self.touched()
+
+    def heard(self) -> None:
+        """It says how it is. Where reservations do not tell everything, that is reckoned when somebody looks."""
+        self.stale = not self.exact
+        self.door.changed()
+        self.touched()
+
+    def refused(self, now_s: float) -> None:
+        self.door.refused(now_s)
+        self.touched()
+
+    def says(self, known: PrefillCandidate) -> bool:
+        """Whether a prompt's worker is still what was known of it."""
+        return known.outstanding_tokens == self.outstanding_tokens and known.tokens_per_s == self.speed.tokens_per_s
+
+    def prompt_sent(self, tokens: int) -> None:
+        self.outstanding_tokens += tokens
+        self.touched()
+
+    def prompt_over(self, tokens: int) -> None:
+        self.outstanding_tokens -= tokens
+        self.touched()
+
+    def computed(self, tokens: int, seconds: float, now_s: float) -> None:
+        """A leg tells how fast prompts are here."""
+        self.speed.measured(tokens, seconds, now_s)
+        self.touched()
+
+    def cached_tokens(self, prefix: BlockHashes) -> int:
+        """Tokens of the prompt that the worker is believed to have."""
+        known = self.prefix
+        return known.cached_tokens(prefix.hashes(known.block_size_tokens)) if len(known) else 0
+
+    def as_decode(self, now_s: float) -> DecodeCandidate:
+        """With nothing cached."""
+        shape = self._ledger.shape
+        return DecodeCandidate(
             worker_id=self.name,
             role=self.role,
             window=shape.max_model_len,
             block_size_tokens=shape.block_size_tokens,
             blocks_total=shape.blocks_total,
-            blocks_free=free,
+            blocks_free=self.unpromised,
             slots_total=shape.slots_total,
-            cached_tokens=cached_tokens,
-            closed=closed,
+            closed=self.door.closed(now_s),
             kv_tokens=self.pool.limits.blocks * shape.block_size_tokens,
         )
-        return self._decode
 
     def as_prefill(self) -> PrefillCandidate:
-        known, speed = self._prefill, self.speed.tokens_per_s
-        if (
-            known is None
-            or known.outstanding_tokens != self.outstanding_tokens
-            or known.tokens_per_s != speed
-            or known.role is not self.role
-        ):
-            known = self._prefill = PrefillCandidate(self.name, self.role, self.outstanding_tokens, speed)
-        return known
+        return PrefillCandidate(self.name, self.role, self.outstanding_tokens, self.speed.tokens_per_s)
+
+
+def _nobody_looks() -> None:
+    pass
 
 
 def role_name(role: Role) -> str:

@@ -55,6 +55,10 @@ class StepCost(Protocol):
         """The most steps of `decode_run_s` that end within `seconds`: its inverse."""
         ...
 
+    def __hash__(self) -> int:
+        """What was found out of a cost is kept for all engines that have it."""
+        ...
+
 
 def steps_within(cost: StepCost, batch: int, context_tokens: int, seconds: float) -> int:
     """Inverts `decode_run_s` by doubling and bisection; for costs without a closed form of their own.

@@ -42,15 +42,11 @@ class Moving:
         self.log.append((engine, event))
         if event.kind is Kind.HELD:
             _, prompt, answer = self.jobs[event.request_id]
-            total = prompt + self.held_tokens(event)
+            total = event.tokens
             given = self.given[event.request_id] = total - prompt
             assert (total - 1) % LIMITS.block_size
             job = Job(event.request_id, total, answer - given, external=total - 1)
             self.fleet.pull("b", job, writer="a", held=event.request_id, link=LINK, block_bytes=1_000)
-
-    def held_tokens(self, event: Event) -> int:
-        held = self.fleet.engines["a"]._held[event.request_id]
-        return held.total - self.jobs[event.request_id][1]
 
     def run(self) -> "Moving":
         self.fleet.run(self.hear)

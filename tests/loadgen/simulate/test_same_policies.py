@@ -29,7 +29,7 @@ def test_they_are_the_same_objects() -> None:
     prompt, theirs = gateway.request.prompt, gateway.cluster.worker
     assert same("Dispatch", desk, gateway.request.desk, gateway.policy.dispatch)
     assert same("turned_away", desk, gateway.request.desk)
-    assert same("needed", layout, import_module("gateway.policy.control.controller"))
+    assert same("needed", layout, import_module("gateway.policy.control.plan"))
     assert same("Controller", layout, gateway.request.desk)
     for name in ("PrefixIndex", "Door", "PrefillSpeed", "DecodeCandidate", "PrefillCandidate"):
         assert same(name, worker, theirs), name

@@ -1,0 +1,82 @@
+"""The fleet as the gateway's routing sees it, made anew only where something has changed."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+
+from gateway.policy.prefix import BlockHashes
+from gateway.policy.routing import DecodeCandidate, Fleet, Links
+from loadgen.simulate.worker import SimWorker
+
+
+class View:
+    """Every turn looks at all workers, and between two turns few of them change; those say so (`SimWorker.touched`).
+
+    One whose door is closed is looked at each time: it opens by itself.
+    """
+
+    def __init__(self, links: Mapping[str, Links]) -> None:
+        self._links = links
+        self._decodes: dict[SimWorker, int] = {}  # and the place of each in the fleet
+        self._prefills: dict[SimWorker, int] = {}
+        self._touched: dict[SimWorker, None] = {}
+        self._closed: dict[SimWorker, None] = {}
+        self._sizes: frozenset[int] = frozenset()  # tokens of a block, as they occur
+        self._others = False
+        self._fleet = Fleet((), (), links)  # nothing cached anywhere
+
+    def adopt(self, up: list[SimWorker]) -> None:
+        """Others are up than before, or some have another role."""
+        self._decodes = {worker: at for at, worker in enumerate(worker for worker in up if worker.role.decodes)}
+        self._prefills = {worker: at for at, worker in enumerate(worker for worker in up if worker.role.prefills)}
+        self._sizes = frozenset(worker.pool.limits.block_size for worker in self._decodes)
+        self._others = True
+        for worker in up:
+            worker.touched = partial(self._touched.setdefault, worker, None)
+
+    @property
+    def stale(self) -> list[SimWorker]:
+        """Those that have said how they are, where nobody has looked since."""
+        heard = self._decodes if self._others else [worker for worker in self._touched if worker in self._decodes]
+        return [worker for worker in heard if worker.stale]
+
+    def fleet(self, prefix: BlockHashes, now_s: float) -> Fleet:
+        """With what each decode worker is believed to have cached of the prompt. The same one while nothing changes."""
+        if self._others:
+            self._gather(now_s)
+        elif self._touched or self._closed:
+            self._renew(now_s)
+        if not any(prefix.hashes(size) for size in self._sizes):
+            return self._fleet
+        cached = {at: tokens for worker, at in self._decodes.items() if (tokens := worker.cached_tokens(prefix))}
+        if not cached:
+            return self._fleet
+        decodes = self._fleet.decodes
+        return self._fleet.but({at: replace(decodes[at], cached_tokens=tokens) for at, tokens in cached.items()})
+
+    def _gather(self, now_s: float) -> None:
+        decodes = tuple([worker.as_decode(now_s) for worker in self._decodes])
+        self._fleet = Fleet(decodes, tuple([worker.as_prefill() for worker in self._prefills]), self._links)
+        self._closed = {worker: None for worker, one in zip(self._decodes, decodes, strict=True) if one.closed}
+        self._touched.clear()
+        self._others = False
+
+    def _renew(self, now_s: float) -> None:
+        known, changed = self._fleet, dict[int, DecodeCandidate]()
+        prefills = list(known.prefills)
+        for worker in self._touched | self._closed:
+            if (at := self._prefills.get(worker)) is not None and not worker.says(prefills[at]):
+                prefills[at] = worker.as_prefill()
+            if (at := self._decodes.get(worker)) is None:
+                continue
+            one = worker.as_decode(now_s)
+            if one != known.decodes[at]:
+                changed[at] = one
+            if one.closed:
+                self._closed[worker] = None
+            else:
+                self._closed.pop(worker, None)
+        self._touched.clear()
+        others = tuple(prefills)
+        if changed or others != known.prefills:
+            self._fleet = known.but(changed, None if others == known.prefills else others)
