@@ -22,6 +22,7 @@ STAMPS := $(VENV)/stamps
 PYTEST := $(BIN)/python -m pytest
 FAST := not engine and not slow and not soak
 # Half of what the quick tests take is waiting, so that few cores have two workers each.
+# Property tests draw a share of their examples, others each time.
 WORKERS ?= $(shell n=$$(nproc 2>/dev/null || echo 4); echo $$((n < 8 ? 2 * n : n)))
 
 # Two workers share few cores here: one thread each unless somebody says otherwise.
@@ -117,7 +118,7 @@ check: install-dev ## Lint, types and the quick tests, side by side; no engine n
 
 .PHONY: quick
 quick: $(STAMPS)/dev ## The quick tests alone
-	@$(PYTEST) -q -n $(WORKERS) --dist worksteal -m "$(FAST)"
+	@TANDEM_TEST_EXAMPLES=0.25 $(PYTEST) -q -n $(WORKERS) --dist worksteal -m "$(FAST)"
 
 .PHONY: test
 test: install-dev ## Everything, the real engine included

@@ -6,9 +6,10 @@ from collections.abc import Generator
 import pytest
 from hypothesis import settings
 
-# No test fails because its machine is slow.
-settings.register_profile("patient", deadline=None)
-settings.load_profile("patient")
+from tests.examples import examples
+
+settings.register_profile("ours", examples())
+settings.load_profile("ours")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -72,6 +72,7 @@ async def test_b60_peers_are_those_of_the_registry() -> None:
         await one.settled()
 
 
+@pytest.mark.slow
 async def test_b62_workers_of_another_model_get_nothing_under_load() -> None:
     async with whole(PAIR) as one:
         await one.add("p1", Role.PREFILL, served_name="another")
@@ -144,6 +145,7 @@ async def test_b64_a_pair_that_does_not_fit_is_refused_when_it_meets(name: str, 
         assert "odd" not in {asked.worker for asked in one.asked}
 
 
+@pytest.mark.slow
 async def test_b71_an_answer_without_a_limit_is_charged_the_default_after_the_whole_prompt() -> None:
     """The prompt that counts is the one that the engine sees, template and all."""
     settings = config(admission={"default_output_tokens": 48}, policy={"rule": "declared"})

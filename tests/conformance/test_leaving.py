@@ -242,6 +242,7 @@ async def test_b34_b35_leaving_stops_the_work_in_every_phase_streaming_or_not(fo
         await one.settled(1.0)
 
 
+@pytest.mark.slow
 async def test_b37_nothing_is_left_of_many_that_came_and_went() -> None:
     """Leases, slots, tasks and sockets: as many as before. The long version is tests/tandem/test_soak.py."""
     async with whole(PAIR, profile="toy", max_num_seqs=32) as one:

@@ -41,6 +41,7 @@ async def test_b11_cached_tokens_are_the_prefill_workers_whatever_the_decode_wor
         await one.settled()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [1, 2])
 async def test_b12_counts_and_finish_reasons_are_the_engines_not_the_texts(n: int) -> None:
     """Eight tokens that make two characters; nine that stop inside a third."""
@@ -120,6 +121,7 @@ async def test_b16_tokens_are_passed_on_as_they_are_made() -> None:
         await one.settled()
 
 
+@pytest.mark.slow
 async def test_b17_what_is_read_out_of_the_text_spans_both_legs() -> None:
     """A marker whose first character is the prefill leg's and whose rest is the decode leg's is still one marker.
 

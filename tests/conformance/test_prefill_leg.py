@@ -21,6 +21,7 @@ def limits_of(form: Form, value: int) -> list[dict[str, Any]]:
     return [{"max_tokens": value}, {"max_tokens": None, **newer}, {"max_tokens": value, **newer}]
 
 
+@pytest.mark.slow
 async def test_b01_the_prefill_leg_has_one_token_to_give_and_the_decode_leg_all_the_others() -> None:
     async with whole(PAIR) as one:
         for form in FORMS:
@@ -41,6 +42,7 @@ async def test_b01_the_prefill_leg_has_one_token_to_give_and_the_decode_leg_all_
         await one.settled()
 
 
+@pytest.mark.slow
 async def test_b02_min_tokens_reach_the_decode_leg_and_never_exceed_the_prefill_legs_limit() -> None:
     wish: dict[str, Any] = {"logit_bias": {str(EOS): 100}}  # without min_tokens the answer would end at once
     async with whole(PAIR) as one:
@@ -102,6 +104,7 @@ ENDS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ENDS)
 async def test_b04_an_answer_that_ends_at_once_is_still_handed_off(end: str) -> None:
     async with whole(PAIR) as one:

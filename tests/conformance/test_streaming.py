@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.cluster.states import WorkerStatus
@@ -17,6 +17,7 @@ from loadgen.client.sse import EventReader
 from loadgen.client.wire import ConnectionLostError, Endpoint, Pool
 from tests.conformance.replies import COMPLETION, FORMS, STREAMS, Reply
 from tests.conformance.stack import CARRY, REPLAY, fault, script, shown, text_of, truth, whole, words
+from tests.examples import examples
 from tests.gateway.fleet import PAIR, config, until
 from tests.waiting import HANG_S
 
@@ -27,9 +28,12 @@ FRAMINGS: dict[str, dict[str, Any] | None] = {
     "two steps a frame": {"kind": "framing", "steps_per_frame": 2},
     "seven steps a frame": {"kind": "framing", "steps_per_frame": 7},
 }
+QUICK = "two steps a frame"
 
 
-@pytest.mark.parametrize("name", FRAMINGS)
+@pytest.mark.parametrize(
+    "name", [QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in FRAMINGS if name != QUICK)]
+)
 async def test_b20_text_is_the_same_whatever_frames_its_tokens_came_in(name: str) -> None:
     """The answers are full of characters of two, three and four bytes, each byte a token."""
     framing, seen = FRAMINGS[name], set[str]()
@@ -52,7 +56,7 @@ async def test_b20_text_is_the_same_whatever_frames_its_tokens_came_in(name: str
 EVENTS = st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\r\n"), min_size=1), min_size=1, max_size=6)
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(EVENTS, st.data())
 def test_b21_events_are_the_same_for_any_split_line_end_and_spelling(texts: list[str], data: st.DataObject) -> None:
     """The load generator reads event streams; the gateway itself reads none, for its workers speak gRPC."""
@@ -71,6 +75,7 @@ def test_b21_events_are_the_same_for_any_split_line_end_and_spelling(texts: list
     assert [event.decode() for event in [*found, *reader.end()]] == texts
 
 
+@pytest.mark.slow
 async def test_b21_the_gateways_own_streams_survive_a_cut_at_every_byte() -> None:
     async with whole(PAIR) as one:
         for form in STREAMS:

@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
@@ -16,6 +15,7 @@ from gateway.policy.admission.move import EMERGENCY_STEPS
 from gateway.policy.estimate.estimate import POINTS, Estimate
 from proto.reservation import Refusal, RefusalReason, Reservation, ReserveRequest
 from tests.decode_pool.ledger_machine import LedgerMachine
+from tests.examples import examples
 from tests.gateway.policy.admission.families import lognormal
 
 SHAPE = Shape(blocks_total=400, block_size_tokens=16, slots_total=64, max_model_len=4_096)
@@ -417,4 +417,4 @@ class TwoGateways(LedgerMachine):
 
 
 TestTwoGateways = TwoGateways.TestCase
-TestTwoGateways.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestTwoGateways.settings = examples(40, stateful_step_count=30)

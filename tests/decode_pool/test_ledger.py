@@ -3,13 +3,14 @@
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
 from decode_pool.ledger import MAX_TTL_S, Hold, Ledger, Load, Shape
 from proto.reservation import Refusal, RefusalReason, Reservation, ReserveRequest
 from tests.decode_pool.ledger_machine import LedgerMachine
+from tests.examples import examples
 from transfer.ticket import blocks_for
 
 SHAPE = Shape(blocks_total=20, block_size_tokens=16, slots_total=8, max_model_len=1024)
@@ -330,7 +331,7 @@ class RandomLives(LedgerMachine):
 
 
 TestLedgerMachine = RandomLives.TestCase
-TestLedgerMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestLedgerMachine.settings = examples(60, stateful_step_count=40)
 
 
 @pytest.mark.parametrize("size", [1, 16, 128])

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from proto import services
 from proto.work import Hello
 from proto.worker import Role
@@ -10,6 +12,7 @@ from tests.tandem.worker.harness import Stream, serve, until, work
 SEQUENCES, TOKENS = 64, 1500
 
 
+@pytest.mark.slow
 async def test_steps_are_merged_while_a_gateway_does_not_read_and_no_token_is_lost() -> None:
     async with serve(Role.DECODE, profile="instant", kv_blocks=20_000) as served:
         call = services.ATTACH.two_way(served.client.channel)()

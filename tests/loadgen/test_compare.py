@@ -46,6 +46,7 @@ async def _trials(arms: list[VirtualArm], repeats: int) -> list[Trial]:
     return [await run_trial(_experiment(), arms[i], 5.0, r) for r in range(repeats) for i in order(len(arms), r)]
 
 
+@pytest.mark.slow
 async def test_a_clear_winner_is_named_with_its_margin() -> None:
     slow, fast = Layout({0: 0.196, 1: 0.195, 2: 0.1965}), Layout({0: 0.1, 1: 0.1, 2: 0.1})
     arms = [VirtualArm("colocated", slow), VirtualArm("pd", fast)]

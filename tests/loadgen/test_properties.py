@@ -4,7 +4,7 @@ from array import array
 
 import numpy as np
 import orjson
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from loadgen.client.timeline import Timeline
@@ -40,7 +40,6 @@ def _result(index: int, at: float, first: float, gaps: list[float], ending: Endi
     )
 
 
-@settings(deadline=None)
 @given(results, st.floats(1, 5000), st.floats(1, 2000))
 def test_the_five_classes_always_add_up_and_looser_limits_never_hurt(
     rows: list[tuple[float, float, list[float], Ending]], ttft: float, tpot: float
@@ -58,7 +57,6 @@ def test_the_five_classes_always_add_up_and_looser_limits_never_hurt(
         assert strict.overall.attainment - 1e-9 <= interval.high <= 1
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 9), st.integers(0, 4)), min_size=1, max_size=30),
     st.booleans(),
@@ -91,7 +89,6 @@ def test_tokens_of_chunks_always_add_up_to_the_total(
     assert min(tokens.chunk_tokens) >= 1
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.floats(0, 1), st.integers(1, 5)), min_size=1, max_size=20))
 def test_token_gaps_span_the_stream(parts: list[tuple[float, int]]) -> None:
     times = np.cumsum([gap for gap, _ in parts]).tolist()

@@ -2,7 +2,6 @@
 
 from collections import Counter
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
@@ -11,6 +10,7 @@ from engine.simulated.pins import Pin, Pins, Refused
 from engine.simulated.scheduler import Scheduler
 from engine.simulated.sequence import Sequence, Status, TokenKeys
 from engine.simulated.waiting import Policy
+from tests.examples import examples
 
 _EPOCH = "e"
 
@@ -175,4 +175,4 @@ class Accounting(RuleBasedStateMachine):
 
 
 TestBlockAccounting = Accounting.TestCase
-TestBlockAccounting.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)
+TestBlockAccounting.settings = examples(120, stateful_step_count=40)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.simulated.cost.linear import LinearCost
@@ -16,6 +16,7 @@ from engine.simulated.sequence import Sequence
 from engine.simulated.virtual import VirtualEngine
 from engine.simulated.waiting import Policy
 from tests.engine.simulated.timeline import Timeline
+from tests.examples import examples
 
 COSTS = st.sampled_from(
     [
@@ -104,7 +105,7 @@ def test_an_answer_that_goes_on_in_the_first_step_of_a_stride_counts_from_the_ne
     assert strides.log == steps.log
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(data=st.data(), cost=COSTS)
 def test_strides_and_single_steps_agree_on_every_event_time_and_block(data: st.DataObject, cost: LinearCost) -> None:
     bounds = data.draw(limits())
@@ -117,7 +118,7 @@ def test_strides_and_single_steps_agree_on_every_event_time_and_block(data: st.D
     same(fast, slow)
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(data=st.data(), cost=COSTS)
 def test_moving_sequences_together_changes_nothing(data: st.DataObject, cost: LinearCost) -> None:
     bounds = data.draw(limits())
@@ -142,7 +143,7 @@ class Clocked(VirtualEngine):
         return super()._sampled(sequence)
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(data=st.data(), cost=COSTS)
 def test_gaps_are_those_between_the_times_of_tokens(data: st.DataObject, cost: LinearCost) -> None:
     bounds = data.draw(limits())
@@ -173,7 +174,7 @@ def test_gaps_are_those_between_the_times_of_tokens(data: st.DataObject, cost: L
     ],
     ids=lambda claim: str(claim.__name__),
 )
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(data=st.data(), cost=COSTS)
 def test_so_it_is_for_many_more(claim: Any, data: st.DataObject, cost: LinearCost) -> None:
     claim.hypothesis.inner_test(data, cost)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Protocol, Self, TypeVar
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from proto import convert
 from proto.fault import Fault, FaultKind
@@ -15,6 +15,7 @@ from proto.tandem.v1 import common_pb2, decode_pb2, prefill_pb2, worker_pb2
 from proto.ticket import Ticket
 from proto.work import Command, FinishReason, Frame, PrefillDone, SequenceDelta, TokenLogprobs, Work
 from proto.worker import Role, WarmResult, WorkerInfo, WorkerState
+from tests.examples import examples
 from tests.proto import nouns
 
 N = TypeVar("N")
@@ -55,31 +56,31 @@ def test_logprobs_round_trip(noun: TokenLogprobs) -> None:
 
 
 @given(nouns.WORKS)
-@settings(max_examples=60)
+@examples(60)
 def test_work_round_trips(noun: Work) -> None:
     assert over_the_wire(noun, convert.work_to_pb, convert.work_from_pb) == noun
 
 
 @given(nouns.FRAMES)
-@settings(max_examples=60)
+@examples(60)
 def test_frame_round_trips(noun: Frame) -> None:
     assert over_the_wire(noun, convert.frame_to_pb, convert.frame_from_pb) == noun
 
 
 @given(nouns.PREFILL_DONES)
-@settings(max_examples=60)
+@examples(60)
 def test_prefill_done_round_trips(noun: PrefillDone) -> None:
     assert over_the_wire(noun, convert.prefill_done_to_pb, convert.prefill_done_from_pb) == noun
 
 
 @given(nouns.PREFILL_DONES | nouns.FAULTS)
-@settings(max_examples=60)
+@examples(60)
 def test_prefill_reply_round_trips(noun: PrefillDone | Fault) -> None:
     assert over_the_wire(noun, convert.prefill_reply_to_pb, convert.prefill_reply_from_pb) == noun
 
 
 @given(nouns.COMMANDS)
-@settings(max_examples=60)
+@examples(60)
 def test_command_round_trips(noun: Command) -> None:
     assert over_the_wire(noun, convert.command_to_pb, convert.command_from_pb) == noun
 
@@ -95,13 +96,13 @@ def test_reserve_reply_round_trips(noun: Reservation | Refusal) -> None:
 
 
 @given(nouns.INFOS)
-@settings(max_examples=60)
+@examples(60)
 def test_worker_info_round_trips(noun: WorkerInfo) -> None:
     assert over_the_wire(noun, convert.worker_info_to_pb, convert.worker_info_from_pb) == noun
 
 
 @given(nouns.STATES)
-@settings(max_examples=60)
+@examples(60)
 def test_worker_state_round_trips(noun: WorkerState) -> None:
     assert over_the_wire(noun, convert.worker_state_to_pb, convert.worker_state_from_pb) == noun
 

@@ -35,6 +35,7 @@ def test_every_rule_serves_light_traffic_in_full() -> None:
     assert markdown(contest).count("100.0%") >= len(CONTENDERS)
 
 
+@pytest.mark.slow
 def test_answers_under_way_are_met_in_proportion_to_their_length() -> None:
     found = begun(MIX, 1.5, 0.04, 1e9, 1)
     plain = np.mean([chain[0].output_tokens for chain in MIX.draw(20_000, np.random.default_rng(1))])

@@ -31,6 +31,7 @@ def test_whoever_is_turned_away_counts_against_completion_and_not_against_slowdo
     assert found.slow_spent == 0.0
 
 
+@pytest.mark.slow
 def test_traffic_is_in_order_under_its_names_and_the_flood_is_short() -> None:
     scene = Scene("", "flood", {"flood": 0.01, "other": 0.1}, (), short=True)
     planned = scene.traffic(1)

@@ -58,6 +58,7 @@ def course(stages: Stages, seconds: int = 600) -> Course:
     return own
 
 
+@pytest.mark.slow
 def test_r15_only_stage_wise_throws_prefills_away() -> None:
     assert course(STAGE_WISE).thrown_away > 100
     assert course(PRESENT).thrown_away == course(PREDICTED).thrown_away == 0
@@ -69,6 +70,7 @@ def test_predicted_load_neither_overloads_decode_nor_leaves_it_idle() -> None:
     assert fmean(found.decode[100:]) == pytest.approx(SLOTS, rel=0.05)
 
 
+@pytest.mark.slow
 def test_present_load_swings_in_antiphase_and_predicted_load_does_not() -> None:
     """What the Mooncake paper reports, in quality: the swing is gone, and with it the overload and the idle time."""
     present, predicted = course(PRESENT), course(PREDICTED)

@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.simulated.cost import Link, load_profile
@@ -15,6 +15,7 @@ from engine.simulated.time_account import TimeAccount
 from engine.simulated.virtual import VirtualEngine
 from engine.simulated.virtual_fleet import VirtualFleet
 from tests.engine.simulated.timeline import Timeline
+from tests.examples import examples
 
 LIMITS = Limits(block_size=16, blocks=400, max_num_seqs=16, max_batched_tokens=512, max_model_len=4096)
 COST = LinearCost(base_s=1e-3, token_s=1e-5, context_token_s=1e-7)
@@ -95,7 +96,7 @@ def test_everything_ends_and_nothing_is_left_with_many_requests_and_aborts() -> 
     assert {f"r{index}" for index in range(300) if index not in drop} <= finished
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     jobs=st.lists(st.tuples(st.floats(0, 1), st.integers(1, 900), st.integers(1, 200)), min_size=1, max_size=25),
     drop=st.frozensets(st.integers(0, 24), max_size=4),

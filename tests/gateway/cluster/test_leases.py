@@ -1,6 +1,5 @@
 """Load is the set of live leases (B-45)."""
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -8,6 +7,7 @@ from gateway.cluster.leases import Lease, LeaseBook, LeaseKind
 from gateway.cluster.worker import Worker
 from gateway.config import HealthConfig
 from proto.reservation import Refusal, RefusalReason
+from tests.examples import examples
 from tests.gateway.cluster.facts import Clock, state
 from tests.workers import worker_info
 
@@ -78,7 +78,7 @@ class Books(RuleBasedStateMachine):
 
 
 TestBooks = Books.TestCase
-TestBooks.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestBooks.settings = examples(60, stateful_step_count=30)
 
 
 def test_b54_admission_looks_at_the_larger_of_used_and_reserved() -> None:

@@ -59,6 +59,7 @@ async def test_a_pair_becomes_two_colocated_workers_and_a_pair_again() -> None:
             assert (one.cluster.snapshot().mode, answer.record.path) == (mode, path)
 
 
+@pytest.mark.slow
 async def test_no_request_fails_while_roles_change_under_load() -> None:
     """Every worker changes its role twice; each time somebody is left for both legs."""
     async with fleet(THREE, profile="toy") as one:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.policy.admission import Entry, FifoQueue
@@ -12,6 +12,7 @@ from gateway.policy.prefix import BlockHashes, PrefixKey
 from gateway.policy.routing import DecodeCandidate, Fleet, Need, NoRoute, Placement, Rules
 from gateway.policy.standing import REOPEN_S, Door, PrefillSpeed
 from proto.worker import Role
+from tests.examples import examples
 
 TOTAL = 10
 
@@ -166,7 +167,7 @@ def test_an_estimate_never_asks_for_more_than_there_is_and_a_declaration_is_beli
     assert needed(100, 1, 4000, declared=True, **facts).growth_tokens == 4000
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(st.tuples(st.booleans(), st.integers(2, TOTAL)), max_size=40))
 def test_served_in_order_of_arrival_and_never_more_than_fits(moves: list[tuple[bool, int]]) -> None:
     site = Site()

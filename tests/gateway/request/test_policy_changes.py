@@ -4,6 +4,8 @@ import asyncio
 from collections import Counter
 from dataclasses import replace
 
+import pytest
+
 from gateway.policy.admission.overrun import Response
 from gateway.policy_config import PolicyConfig
 from gateway.policy_versions.document import policy_of
@@ -24,6 +26,7 @@ async def served(one: Fleet, wanted: Intent) -> None:
     assert answer.tokens() == expected(wanted.prompts[0], wanted.sampling)
 
 
+@pytest.mark.slow
 async def test_changes_back_and_forth_under_load_drop_nothing() -> None:
     policies = [
         a(version="x", rule="declared", stretch=4, classes={"gold": {"weight": 3, "band": "high"}}),

@@ -70,6 +70,7 @@ async def test_first_come_first_served() -> None:
         await one.settled()
 
 
+@pytest.mark.slow
 async def test_many_more_than_fit_are_all_served() -> None:
     async with fleet(PAIR, kv_blocks=24, profile="toy") as one:
         wanted = [intent(prompt(20 + seed, seed), max_tokens=20) for seed in range(60)]

@@ -125,6 +125,7 @@ async def test_by_the_forecast_too_no_part_of_what_could_never_fit_is_granted(mo
         await one.settled(30.0)
 
 
+@pytest.mark.slow
 async def test_many_such_requests_never_wait_for_each_others_kv() -> None:
     async with fleet((*PAIR, ("d1", PAIR[1][1])), kv_blocks=12, settings=config(**DECLARED)) as one:
         wanted = [intent(prompt(40, seed), prompt(41, seed), prompt(42, seed), max_tokens=WIDE) for seed in range(8)]

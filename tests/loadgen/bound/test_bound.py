@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.simulated.cost import Profile, load_profile
@@ -22,6 +22,7 @@ from loadgen.schedule import Planned, Schedule
 from loadgen.simulate import Layout, simulate
 from loadgen.simulate import Pool as LayoutPool
 from proto.worker import Role as WorkerRole
+from tests.examples import examples
 
 EIGHT_B = load_profile("h200-sxm/llama-3.1-8b?tp=1")
 PROFILES = {
@@ -59,7 +60,7 @@ BATCHES = (
 )
 
 
-@settings(max_examples=4, deadline=None)
+@examples(4)
 @given(*BATCHES)
 def test_no_closed_batch_beats_it(name: str, lengths: list[tuple[int, int]]) -> None:
     demands = [Demand(p, o) for p, o in lengths]
@@ -67,7 +68,7 @@ def test_no_closed_batch_beats_it(name: str, lengths: list[tuple[int, int]]) -> 
 
 
 @pytest.mark.slow
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(*BATCHES)
 def test_no_closed_batch_of_many_beats_it(name: str, lengths: list[tuple[int, int]]) -> None:
     test_no_closed_batch_beats_it.hypothesis.inner_test(name, lengths)  # type: ignore[attr-defined]  # hypothesis adds it
@@ -76,7 +77,7 @@ def test_no_closed_batch_of_many_beats_it(name: str, lengths: list[tuple[int, in
 OPEN = (st.integers(0, 1000), st.floats(0.3, 3.0), st.floats(0.006, 0.03), st.floats(0.05, 2.0))
 
 
-@settings(max_examples=2, deadline=None)
+@examples(2)
 @given(*OPEN)
 def test_no_open_run_beats_it_at_the_attainment_it_had(seed: int, load: float, tpot_s: float, ttft_s: float) -> None:
     rng = np.random.default_rng(seed)
@@ -93,7 +94,7 @@ def test_no_open_run_beats_it_at_the_attainment_it_had(seed: int, load: float, t
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(*OPEN)
 def test_no_open_run_of_many_beats_it(seed: int, load: float, tpot_s: float, ttft_s: float) -> None:
     test_no_open_run_beats_it_at_the_attainment_it_had.hypothesis.inner_test(  # type: ignore[attr-defined]  # hypothesis adds it
@@ -214,6 +215,7 @@ def test_sequences_that_share_a_prefix_share_its_kv() -> None:
     assert len(demands) / outcome.duration_s <= bound_of([Pool(profile, 1)], demands).rate_per_s
 
 
+@pytest.mark.slow
 def test_remembered_steps_give_the_same_bound() -> None:
     """Other shares of the same lengths share their steps; other lengths do not."""
     kept = Remembered()

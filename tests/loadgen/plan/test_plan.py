@@ -177,6 +177,7 @@ def test_limits_on_gaps_between_tokens_count_in_a_plan() -> None:
     assert not question().gaps
 
 
+@pytest.mark.slow
 def test_more_of_what_does_not_bind_is_worth_nothing() -> None:
     effort = replace(BRIEF, seeds=2, judged=80, precision=0.04)
     with Crew(1) as crew:

@@ -38,6 +38,7 @@ def run(truth: str, folder: Path, *options: str, layouts: list[str] = LAYOUTS) -
     return result.exit_code, result.output + str(result.exception or "")
 
 
+@pytest.mark.slow
 def test_a_table_that_is_wrong_comes_back_right(truth: str, tmp_path: Path) -> None:
     code, output = run(truth, tmp_path)
     assert code == Exit.OK, output

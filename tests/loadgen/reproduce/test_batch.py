@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.simulated.cost import DoesNotFitError, load_profile
@@ -18,6 +18,7 @@ from loadgen.reproduce.lengths import LONGEST, Lognormal, Reasoning
 from loadgen.reproduce.pool import run_cases
 from loadgen.reproduce.replica import ReplicaRun
 from loadgen.reproduce.stranded import stranded_token_s
+from tests.examples import examples
 
 M8 = "deepseek-r1-distill-llama-8b"
 #: 10 ms a step, whatever is in it.
@@ -67,7 +68,7 @@ def test_too_many_sequences_for_the_kv_lose_work() -> None:
     assert (few.preemptions, few.recomputed_tokens) == (0, 0)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(
     st.lists(st.tuples(st.integers(1, 60), st.integers(1, 60)), min_size=1, max_size=30),
     st.integers(1, 4),

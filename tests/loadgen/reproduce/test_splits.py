@@ -26,6 +26,7 @@ def test_every_layout_is_one_that_fits_and_sides_have_equal_gpus() -> None:
         assert all(part.engine.fits for c in layouts for part in c.parts)
 
 
+@pytest.mark.slow
 def test_the_best_of_a_side_is_found_and_a_worse_one_costs_little() -> None:
     contest = Contest("", "fixed isl=1000 osl=20", "ttft:300 tpot:30", (), ())
     both = best_of(contest, colocated(SMALL, 2, budgets=(2048,)), BRIEF, BRIEF)

@@ -44,6 +44,7 @@ def test_simulated_arms_are_compared(tmp_path: Path) -> None:
     run("compare", f"pd={LAYOUT}", other, *LOAD, "--repeat", "1", "--out", str(tmp_path / "c"))
 
 
+@pytest.mark.slow
 def test_limits_on_gaps_between_tokens_decide_who_is_good(tmp_path: Path) -> None:
     """The engine decodes with up to some ten answers: no step is as short as 5 ms, and none but with a prompt above 20."""
     for limit, least, most in (("itl_p50:2", 0.0, 0.0), ("itl_p50:20", 0.9, 1.0), ("itl_max:20", 0.0, 0.9)):

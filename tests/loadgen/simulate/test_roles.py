@@ -2,6 +2,8 @@
 
 from functools import partial
 
+import pytest
+
 from gateway.policy.roles import Aims, Fluid, Knobs
 from loadgen.demand import Demand
 from loadgen.simulate.simulation import Simulation
@@ -32,6 +34,7 @@ def test_a_prompt_does_not_stop_the_answers_beside_it() -> None:
     assert max(r.ttft_s or 0 for r in outcome.results) >= max(r.ttft_s or 0 for r in unlimited.results)
 
 
+@pytest.mark.slow
 def test_who_leans_computes_for_others() -> None:
     """Prompts without end beside short answers under a limit that no chunk of use fits into."""
     demands = [(n * 0.004, Demand(500, 30)) for n in range(1000)]

@@ -85,6 +85,7 @@ def test_check_names_every_problem(files: dict[str, str], tmp_path: Path) -> Non
         assert (result.returncode, len(result.stderr.splitlines())) == (Exit.CONFIG, 1)
 
 
+@pytest.mark.slow
 def test_a_life_of_changes_at_two_replicas(files: dict[str, str]) -> None:
     with gateway() as one, gateway() as two:
         both = ("--endpoint", one.url, "--endpoint", two.url)

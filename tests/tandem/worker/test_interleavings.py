@@ -105,6 +105,7 @@ async def test_b30_200_clients_leaving_in_every_phase_leave_nothing_and_the_next
             assert (await stream.stories[sequence].end()).tokens == request.tokens
 
 
+@pytest.mark.slow
 async def test_b37_streams_that_break_at_random_moments_leave_nothing() -> None:
     chance = random.Random(3)
     async with serve(Role.PREFILL) as prefill, serve(Role.DECODE, worker={"abandon_s": 0.05}) as decode:

@@ -1,10 +1,11 @@
 """More work never costs less: property tests over every kind of cost."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.simulated.cost import StepCost, load_profile
+from tests.examples import examples
 
 NAMES = ["toy", "h200-sxm/llama-3.1-8b", "h200-sxm/qwen3-32b?tp=4", "h200-sxm/deepseek-r1"]
 COSTS = {name: load_profile(name).cost for name in NAMES}
@@ -67,7 +68,7 @@ def test_a_mixed_step_grows_with_its_chunk_and_its_batch(
 
 @costs
 @given(chunks=st.permutations([(512, 0), (64, 0), (2048, 4096), (16, 128)]))
-@settings(max_examples=24)
+@examples(24)
 def test_the_order_of_chunks_does_not_matter(cost: StepCost, chunks: list[tuple[int, int]]) -> None:
     for batch in (0, 7):
         expected = cost.step_s(batch, 7000, sorted(chunks))

@@ -3,11 +3,12 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.simulated.cost import StepCost, load_profile
 from engine.simulated.cost.grid import Curve, convex_below
+from tests.examples import examples
 
 NAMES = ["toy", "instant", "h200-sxm/llama-3.1-8b", "h200-sxm/deepseek-r1"]
 COSTS = {name: load_profile(name).cost for name in NAMES}
@@ -15,7 +16,7 @@ costs = pytest.mark.parametrize("cost", COSTS.values(), ids=NAMES)
 
 
 @costs
-@settings(max_examples=40)
+@examples(40)
 @given(batch=st.integers(1, 600), total=st.integers(1, 2_000_000), steps=st.integers(1, 400))
 def test_a_run_is_the_sum_of_its_steps(cost: StepCost, batch: int, total: int, steps: int) -> None:
     one_by_one = sum(cost.step_s(batch, total + k * batch) for k in range(steps))
@@ -23,7 +24,7 @@ def test_a_run_is_the_sum_of_its_steps(cost: StepCost, batch: int, total: int, s
 
 
 @costs
-@settings(max_examples=40)
+@examples(40)
 @given(
     batch=st.integers(1, 600),
     total=st.integers(1, 2_000_000),
@@ -36,7 +37,7 @@ def test_a_run_may_be_split_anywhere(cost: StepCost, batch: int, total: int, fir
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "instant"])
-@settings(max_examples=60)
+@examples(60)
 @given(batch=st.integers(1, 600), total=st.integers(1, 2_000_000), seconds=st.floats(0, 5_000))
 def test_steps_within_inverts_a_run(name: str, batch: int, total: int, seconds: float) -> None:
     cost = COSTS[name]

@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.policy.admission import Budget, Candidate, KvBook
 from gateway.policy.admission.common_error import GROUPS, CommonError
 from gateway.policy.admission.risk import M
 from gateway.policy.estimate.estimate import Estimate
+from tests.examples import examples
 from tests.gateway.policy.admission.families import SIZE, book, drawn, joined, lognormal
 
 PLAIN = Budget(epsilon=0.01, pool_blocks=0)
@@ -77,7 +78,7 @@ def test_a_large_request_that_is_rarer_than_the_budget_is_within_it() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(10, 3_000), st.integers(0, 400)), max_size=6), st.integers(50, 1_500))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_risk_and_quantile_say_the_same(requests: list[tuple[int, int]], blocks: int) -> None:
     subject = book(blocks, spread=0.1)
     for index, (median, prompt) in enumerate(requests):
@@ -173,7 +174,7 @@ OPERATIONS = st.lists(
 
 
 @given(OPERATIONS)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_the_running_sums_equal_the_sum_from_first_principles(operations: list[tuple[str, int, int]]) -> None:
     subject = book(spread=0.2)
     for what, who, amount in operations:

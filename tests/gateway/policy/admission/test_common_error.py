@@ -29,6 +29,7 @@ def live(factor: float, steps: int, seed: int = 5) -> tuple[CommonError, int]:
     return error, finished
 
 
+@pytest.mark.slow
 def test_right_estimates_are_left_alone() -> None:
     for seed in range(4):
         error, _ = live(1.0, 3_000, seed)

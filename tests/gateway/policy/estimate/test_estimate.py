@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.policy.estimate import LEVELS, Estimate
@@ -80,7 +80,6 @@ def test_headroom_stays_within_the_limit() -> None:
     assert Estimate.of_samples([100]).scaled(1.5).quantile(0.5) == 150
 
 
-@settings(deadline=None)
 @given(tables, ages, st.integers(1, 40_000))
 def test_every_operation_keeps_tables_monotone_and_in_range(estimate: Estimate, age: int, cap: int) -> None:
     for each in (estimate, estimate.given(age), estimate.capped(cap), estimate.capped(cap).given(age)):
@@ -92,7 +91,6 @@ def test_every_operation_keeps_tables_monotone_and_in_range(estimate: Estimate, 
         assert 0 <= each.survival(age) <= 1
 
 
-@settings(deadline=None)
 @given(tables, ages, ages)
 def test_survival_falls_and_quantile_inverts_it(estimate: Estimate, one: int, other: int) -> None:
     low, high = sorted((one, other))

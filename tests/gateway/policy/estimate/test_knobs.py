@@ -4,11 +4,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.policy.estimate import Features, FinishedBy, Knobs
 from gateway.policy.estimate.knobs import DriftKnobs
+from tests.examples import examples
 from tests.gateway.policy.estimate.draws import Clock, model
 
 
@@ -46,7 +47,7 @@ answers = st.tuples(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.lists(answers, max_size=60))
 def test_whatever_comes_every_table_is_a_distribution_and_classes_are_nested(
     sequence: list[tuple[str, int, int, FinishedBy, float]],

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.policy.estimate.bins import bins_of
@@ -15,7 +15,6 @@ BINS = bins_of(0.02, 1 << 17)
 FLAT = np.full(BINS.count, 1 / BINS.count)
 
 
-@settings(deadline=None)
 @given(st.integers(1, 1 << 17))
 def test_a_bin_stands_for_its_lengths_within_the_accuracy(tokens: int) -> None:
     assert abs(int(BINS.tokens[BINS.key(tokens)]) - tokens) <= 0.02 * tokens + 0.5
@@ -61,7 +60,6 @@ def test_a_saved_sketch_comes_back() -> None:
     assert other.effective(1000) == pytest.approx(sketch.effective(10))
 
 
-@settings(deadline=None)
 @given(st.integers(0, 1 << 30), st.booleans())
 def test_a_posterior_is_a_distribution(seed: int, cutting: bool) -> None:
     rng = np.random.default_rng(seed)

@@ -107,6 +107,7 @@ def mixed(seed: int, load: float, high_share: float) -> list[tuple[float, Claim]
     return arrivals
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("load", [0.8, 0.95])
 def test_with_priorities_high_gains_and_normal_loses_less_than_13_percent(load: float) -> None:
     """Llumnix's figures: 10 % of the requests are high; mean latency 1.2 to 1.5 times better, normal < 13 % worse."""

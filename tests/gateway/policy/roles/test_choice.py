@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.policy.roles import Aims, Fluid, Knobs
@@ -22,6 +22,7 @@ from gateway.policy.routing import (
     choose_path,
 )
 from proto.worker import Role, StepTotals
+from tests.examples import examples
 
 NAMES = tuple(f"w{at}" for at in range(6))
 RULES = Rules(local_below_tokens=0, prefill_here_if_none=True)
@@ -134,7 +135,7 @@ def _placed(way: Way, roles: Mapping[str, Role], told: tuple[Way, ...]) -> Place
     return Placement(way.worker_id, path, "fluid", ways=told)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(policies(), needs, fleets(), st.sets(st.sampled_from(NAMES), max_size=3))
 def test_one_pass_over_all_workers_chooses_what_the_rule_says(
     fluid: Fluid, need: Need, fleet: Fleet, avoid: set[str]

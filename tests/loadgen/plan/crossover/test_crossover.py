@@ -97,6 +97,7 @@ def test_the_limit_of_one_engine_goes_before_what_is_asked_at_once(monkeypatch: 
     assert list(point(Task(MODEL, many, variant("seqs=4096")), 10.0).rates.values()) == [512, 1024, 2048, 4096]
 
 
+@pytest.mark.slow
 def test_by_the_bound_long_answers_ask_for_tensor_parallelism() -> None:
     task = Task(MODEL, Setting(mean=6000, spread=0.0, at_once=8192, gpus=2))
     assert point(task, 32.0).gain > 1.02

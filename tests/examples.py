@@ -1,0 +1,16 @@
+"""How many examples the property tests draw: all that they ask for in `make test`, a share of them in `make check`."""
+
+import os
+from typing import Any
+
+from hypothesis import settings
+
+#: Each run draws others, so that few at a time see as much in the end.
+SHARE = float(os.environ.get("TANDEM_TEST_EXAMPLES", "1"))
+#: What hypothesis draws when a test does not say.
+_DEFAULT = 100
+
+
+def examples(count: int = _DEFAULT, **more: Any) -> settings:
+    """No test fails because its machine is slow, so that none has a deadline."""
+    return settings(max_examples=max(1, round(SHARE * count)), deadline=None, **more)
