@@ -25,7 +25,7 @@ those of the last runs that were kept (`tests/conformance/results.json`).
 
 * Kind: F is tested with the simulated engine, E with the real one, L is a test of the load generator.
 * Tests marked † need the real engine (`make test`), those marked ‡ take their time (`make soak`) and do not count in the
-  status. All others run in `make test`, and those that take no more than about a second in `make check` too.
+  status. All others run in `make test`, and those that take no more than about half a second in `make check` too.
 * Shown able to fail: the fault in words was put into a copy of the tree, and the tests went red
   (`python -m tests.conformance.mutations`; the table of faults is `tests/conformance/mutants/`).
 """
