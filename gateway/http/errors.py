@@ -44,11 +44,12 @@ def error_bytes(error: RequestError) -> bytes:
 
 
 def error_headers(error: RequestError) -> dict[str, str]:
-    """Whole seconds, at least one: Retry-After: 0 would invite a storm."""
+    """The reason, for proxies that log no bodies; and whole seconds, at least one: Retry-After: 0 would invite a storm."""
     wait_s = error.retry_after_s
     if wait_s is None and error.status in (429, 503):
         wait_s = 1.0
-    return {} if wait_s is None else {"retry-after": str(max(1, math.ceil(wait_s)))}
+    reason = {"x-tandem-reason": error.reason.value}
+    return reason if wait_s is None else {**reason, "retry-after": str(max(1, math.ceil(wait_s)))}
 
 
 def error_response(error: RequestError, headers: Mapping[str, str] | None = None) -> Response:

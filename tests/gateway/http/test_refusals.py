@@ -152,6 +152,15 @@ async def test_malformed_bodies_are_400(body: bytes, path: str) -> None:
     assert reply.json()["error"]["code"] == "invalid_request"
 
 
+async def test_the_reason_is_in_the_head_too_for_proxies_that_keep_no_bodies() -> None:
+    async with site(says("a"), settings={"max_body_bytes": 1000, "api_keys": {"acme": "k"}}) as at:
+        at.client.headers["authorization"] = "Bearer k"
+        replies = [await at.complete(n=50), await at.complete("x" * 2000), await at.complete()]
+        replies.append(await at.client.post("/v1/completions", headers={"authorization": "Bearer no"}))
+    reasons = [reply.headers.get("x-tandem-reason") for reply in replies]
+    assert reasons == ["invalid_request", "invalid_request", None, "invalid_api_key"]
+
+
 async def test_one_token_is_not_called_tokens() -> None:
     async with site(says("a"), cluster=FakeCluster(worker_info(64))) as at:
         reply = await at.complete([97], max_tokens=5000)
