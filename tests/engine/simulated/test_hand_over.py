@@ -162,7 +162,7 @@ async def test_logprobs_go_with_their_tokens() -> None:
         one.submit("m", prompt(20), replace(GREEDY, logprobs=1))
         await handed_over(one, "m", 2)
         assert all(len(output.delta.logprobs) == len(output.delta.tokens) for output in one.outputs["m"])
-        assert await one.engine.release(one.outputs["m"][-1].ticket.ticket_id)  # type: ignore[union-attr]
+        assert await one.engine.release(one.outputs["m"][-1].ticket.ticket_id)  # type: ignore[union-attr]  # None would fail the test as well
 
 
 async def test_one_that_is_aborted_after_it_was_asked_leaves_nothing() -> None:

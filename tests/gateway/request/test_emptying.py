@@ -129,7 +129,7 @@ def answers() -> Answers:
 def overruns(cluster: Cluster, leaning: tuple[str, ...] = (), drain: str = "move") -> Overruns:
     policy = {"drain": drain, "classes": {"default": {"on_overrun": []}}}
     controller = Controller(PolicyConfig.model_validate(policy), lambda: 0.0)
-    return Overruns(cluster, controller, lambda: leaning)  # type: ignore[arg-type]
+    return Overruns(cluster, controller, lambda: leaning)  # type: ignore[arg-type]  # a stand-in: it has what is asked of a cluster here
 
 
 def test_a_few_go_at_a_time_those_with_longest_to_live_first(cluster: Cluster, answers: Answers) -> None:

@@ -157,7 +157,7 @@ async def test_only_want_of_kv_is_an_emergency(why: Why, monkeypatch: pytest.Mon
     async with fleet(DUO, profile="toy", settings=settings()) as one:
         asked: list[tuple[str, bool, int]] = []
         for name, _ in DUO:
-            client = one.cluster.worker(name).connection.client  # type: ignore[union-attr]
+            client = one.cluster.worker(name).connection.client  # type: ignore[union-attr]  # None would fail the test as well
 
             async def noted(request: ReserveRequest, *rest: Any, name: str = name, call: Any = client.reserve) -> Any:
                 asked.append((name, request.emergency, request.generated_tokens))

@@ -140,7 +140,7 @@ async def test_r08_in_an_emergency_a_worker_takes_what_it_would_refuse_a_newcome
         await one.add("d1", Role.DECODE, kv_blocks=80, **engine)
         a_large_pool(one, "d1", 78)
         await one.ready()
-        client = one.cluster.worker("d1").connection.client  # type: ignore[union-attr]
+        client = one.cluster.worker("d1").connection.client  # type: ignore[union-attr]  # None would fail the test as well
         call, asked = client.reserve, list[tuple[bool, bool, bool]]()
 
         async def as_a_newcomer_first(request: ReserveRequest, *rest: Any) -> Any:

@@ -225,7 +225,7 @@ def reserves(one: Fleet, patch: pytest.MonkeyPatch) -> list[ReserveRequest]:
     """What workers are asked for from now on."""
     seen: list[ReserveRequest] = []
     for name, _ in DUO:
-        client = one.cluster.worker(name).connection.client  # type: ignore[union-attr]
+        client = one.cluster.worker(name).connection.client  # type: ignore[union-attr]  # None would fail the test as well
 
         async def noted(request: ReserveRequest, *rest: Any, call: Any = client.reserve) -> Any:
             seen.append(request)
@@ -272,7 +272,7 @@ async def test_a_client_that_leaves_while_the_target_is_asked(monkeypatch: pytes
         sending = Sending(one, long())
         each = await sending.begun()
         reached, reply = asyncio.Event(), asyncio.Event()
-        client = one.cluster.worker(sending.target.name).connection.client  # type: ignore[union-attr]
+        client = one.cluster.worker(sending.target.name).connection.client  # type: ignore[union-attr]  # None would fail the test as well
         call = client.reserve
 
         async def slowly(*args: Any) -> Any:
@@ -304,7 +304,7 @@ async def test_a_client_that_leaves_as_the_ticket_comes(monkeypatch: pytest.Monk
     async with fleet(DUO, profile="toy", settings=settings()) as one:
         sending = Sending(one, long())
         await sending.sent()
-        attachment = one.cluster.worker(sending.source_id).connection.attachment  # type: ignore[union-attr]
+        attachment = one.cluster.worker(sending.source_id).connection.attachment  # type: ignore[union-attr]  # None would fail the test as well
         dispatch, tickets = attachment._dispatch, list[str]()
 
         def leaving(frame: Any) -> None:

@@ -140,7 +140,7 @@ def test_answers_under_way_are_known_to_be_long_before_any_has_ended() -> None:
     cluster = Cluster()
     now_s = [0.0]
     controller = Controller(PolicyConfig(), lambda: now_s[0])
-    one = Overruns(cluster, controller)  # type: ignore[arg-type]
+    one = Overruns(cluster, controller)  # type: ignore[arg-type]  # a stand-in, as above
     with one.watching(Answers()):
         before = controller.lengths.estimate(Features("m", 60)).quantile(0.1)
         cluster.changed()
@@ -347,7 +347,7 @@ def test_what_is_short_moves_to_a_worker_that_leans_only_where_no_other_has_room
     third = cluster._worker("d2")
     cluster.told(1, held=100 - room, worker=third)
     third.state = replace(third.state, pool_blocks_used=0)
-    cluster.workers = lambda: [cluster.full, cluster.empty, third]  # type: ignore[method-assign]
+    cluster.workers = lambda: [cluster.full, cluster.empty, third]  # type: ignore[method-assign]  # replaced for the test
     cluster.pairs.links["d2"] = {"d0": Link("tcp", 1e6)}
     one, answers = overruns(cluster, MOVE, leaning=("d1",)), Answers()
     with one.watching(answers):
