@@ -12,7 +12,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from tests.e2e.answers import Streamed, completion, prompt, stream, texts
-from tests.e2e.stack import READY_WITHIN_S, Stack, colocated_gateway, is_idle, up
+from tests.e2e.stack import PATIENT, READY_WITHIN_S, Stack, colocated_gateway, is_idle, up
 from tests.waiting import HANG_S, until
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
@@ -101,6 +101,7 @@ def tight(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         *("--model", str(tiny_model), "--prefill", "2", "--decode", "1", "--kv-cache-gib", "0.016"),
         *("--set", "gateway.routing.local_prefill_below_tokens=0"),
         *("--set", "gateway.admission.default_output_tokens=64", "--set", "gateway.policy.rule=declared"),
+        *("--set", PATIENT),
     ) as stack:
         stack.wait("two pairs", lambda s: [p["state"] for p in s["pairs"]] == ["usable"] * 2, READY_WITHIN_S)
         yield stack

@@ -4,8 +4,7 @@ import httpx
 import pytest
 
 from tests.e2e.answers import completion, prompt, texts
-from tests.e2e.stack import Stack, another_gateway, paired, up
-from tests.models import tiny_llama
+from tests.e2e.stack import Gateway, Stack, another_gateway, colocated_gateway, paired
 from tests.waiting import HANG_S
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
@@ -17,43 +16,41 @@ LENGTHS = (40, BLOCK - 1, BLOCK, BLOCK + 1, 200, 2 * BLOCK, 300, 320, 340, 360)
 FLUID = ("ttft_ms=100", "tpot_ms=100", 'leaning=["colocated-0"]')
 
 
-def moved(stack: Stack) -> dict[tuple[str, str], tuple[int, int]]:
+def moved(gateway: Gateway) -> dict[tuple[str, str], tuple[int, int]]:
     """Transfers and bytes by writer and reader."""
-    return {(p["prefill_worker"], p["decode_worker"]): (p["transfers"], p["bytes"]) for p in stack.pairs()}
+    return {(p["prefill_worker"], p["decode_worker"]): (p["transfers"], p["bytes"]) for p in gateway.pairs()}
 
 
-def ways_of(url: str) -> dict[str, int]:
+def ways_of(gateway: Gateway) -> dict[str, int]:
     """Prompts by the way that the policy chose."""
-    ways: dict[str, int] = httpx.get(f"{url}/tandem/v1/status", timeout=HANG_S).json()["policy"]["roles"]["ways"]
+    ways: dict[str, int] = gateway.status()["policy"]["roles"]["ways"]
     return ways
 
 
-async def test_some_are_handed_over_and_some_are_not_and_all_are_right(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
-    options = ("--colocated", "2", "--kv-cache-gib", "0.25", "--model", str(tiny_llama()))
+async def test_some_are_handed_over_and_some_are_not_and_all_are_right(both: Stack) -> None:
     settings = [f"gateway.routing.fluid.{each}" for each in FLUID]
-    flags = [part for each in settings for part in ("--set", each)]
     bodies = [completion(prompt(length, seed=length), ANSWER_TOKENS) for length in LENGTHS]
-    with up(tmp_path_factory.mktemp("fluid"), *options, *flags) as stack:
-        there, back = ("colocated-0", "colocated-1"), ("colocated-1", "colocated-0")
-        stack.wait("both workers", paired, HANG_S)
-        before, ways_before = moved(stack), ways_of(stack.url)
-        answers = await texts(stack.url, bodies, at_once=len(bodies))
-        stack.wait_idle()
-        ways = {way: count - ways_before[way] for way, count in ways_of(stack.url).items()}
+    there, back = ("colocated-0", "colocated-1"), ("colocated-1", "colocated-0")
+    with another_gateway(both, there, *settings) as gateway:
+        gateway.wait("both workers", paired, HANG_S)
+        before, ways_before = moved(gateway), ways_of(gateway)
+        answers = await texts(gateway.url, bodies, at_once=len(bodies))
+        gateway.wait_idle()
+        ways = {way: count - ways_before[way] for way, count in ways_of(gateway).items()}
         arrived = before[there][0] + ways["handed"]
-        stack.wait("the reader's newest state", lambda _: moved(stack)[there][0] >= arrived, HANG_S)
-        after = moved(stack)
-        async with httpx.AsyncClient(base_url=stack.url, timeout=HANG_S) as client:
+        gateway.wait("the reader's newest state", lambda _: moved(gateway)[there][0] >= arrived, HANG_S)
+        after = moved(gateway)
+        async with httpx.AsyncClient(base_url=gateway.url, timeout=HANG_S) as client:
             reply = await client.post("/v1/completions", json=bodies[0])
             decided = (await client.get(f"/tandem/v1/decisions/{reply.headers['x-tandem-request-id']}")).json()
-        with another_gateway(stack, there, *settings, "gateway.routing.handoff_after_tokens=6") as url:
-            later = await texts(url, [body | {"cache_salt": "later"} for body in bodies], at_once=len(bodies))
-            ways_later = ways_of(url)
-        with another_gateway(stack, ("colocated-1",)) as reference_url:
-            expected = await texts(reference_url, [body | {"cache_salt": "reference"} for body in bodies])
-        workers = [stack.worker(name) for name in there]
+        workers = [gateway.worker(name) for name in there]
+    with another_gateway(both, there, *settings, "gateway.routing.handoff_after_tokens=6") as gateway:
+        gateway.wait("both workers", paired, HANG_S)
+        later = await texts(gateway.url, [body | {"cache_salt": "later"} for body in bodies], at_once=len(bodies))
+        ways_later = ways_of(gateway)
+        workers += [gateway.worker(name) for name in there]
+    with colocated_gateway(both, "colocated-1") as reference_url:
+        expected = await texts(reference_url, [body | {"cache_salt": "reference"} for body in bodies])
 
     assert answers == expected
     assert later == expected

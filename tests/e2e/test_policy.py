@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from tests.e2e.answers import completion, prompt, texts
-from tests.e2e.stack import Stack, another_gateway, up
+from tests.e2e.stack import PATIENT, Stack, another_gateway, up
 from tests.waiting import HANG_S
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
@@ -27,6 +27,7 @@ def tight(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         *("--model", str(tiny_model), "--colocated", "1", "--kv-cache-gib", "0.008"),
         *("--max-model-len", str(WINDOW)),
         *("--set", "gateway.admission.default_output_tokens=16", "--set", "gateway.policy.rule=declared"),
+        *("--set", PATIENT),
     ) as stack:
         yield stack
 
@@ -48,14 +49,14 @@ async def test_the_forecast_takes_preemptions_from_many_to_next_to_none_at_equal
     uncontrolled = await texts(tight.url, bodies, at_once=len(bodies))
     middle = await asyncio.to_thread(preemptions, tight)
     learn_quickly = "gateway.policy.lengths.shrink_observations=1"
-    with another_gateway(tight, ("colocated-0",), "gateway.policy.rule=forecast", learn_quickly) as url:
+    settings = ("gateway.policy.rule=forecast", learn_quickly, PATIENT)
+    with another_gateway(tight, ("colocated-0",), *settings) as gateway:
         fresh = [body | {"cache_salt": "forecast"} for body in bodies]
-        await texts(url, fresh[:fits], at_once=2)  # a few answers to learn from
+        await texts(gateway.url, fresh[:fits], at_once=2)  # a few answers to learn from
         learnt = await asyncio.to_thread(preemptions, tight)
-        controlled = await texts(url, fresh, at_once=len(fresh))
+        controlled = await texts(gateway.url, fresh, at_once=len(fresh))
         after = await asyncio.to_thread(preemptions, tight)
-        status = await asyncio.to_thread(httpx.get, f"{url}/tandem/v1/status")
-        estimates = status.json()["policy"]["lengths"]
+        estimates = (await asyncio.to_thread(gateway.status))["policy"]["lengths"]
         assert estimates[0]["requests"] == fits + len(bodies)
     assert uncontrolled[:1] == alone
     assert controlled == uncontrolled
@@ -65,8 +66,8 @@ async def test_the_forecast_takes_preemptions_from_many_to_next_to_none_at_equal
 
 async def test_what_could_never_fit_is_refused_at_once_while_others_go_on(tight: Stack) -> None:
     worker = tight.worker("colocated-0")
-    with another_gateway(tight, ("colocated-0",), "gateway.admission.max_choices=64") as url:
-        async with httpx.AsyncClient(base_url=url, timeout=3 * HANG_S) as client:
+    with another_gateway(tight, ("colocated-0",), "gateway.admission.max_choices=64") as gateway:
+        async with httpx.AsyncClient(base_url=gateway.url, timeout=3 * HANG_S) as client:
             going = asyncio.create_task(client.post("/v1/completions", json=completion(prompt(100, seed=1), 380)))
             await asyncio.to_thread(tight.wait, "work", lambda s: s["workers"][0]["running"] > 0, HANG_S)
             never = completion(prompt(100, seed=2), 400, n=2 + worker["blocks_total"] // 4)
