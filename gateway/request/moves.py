@@ -37,6 +37,8 @@ class Moves:
         self._failed = 0
         self._been: frozenset[str] = frozenset()  # where it has left for want of room
         self._source: Worker | None = None
+        self._late: TicketHold | None = None  # came when its place had been given up
+        self._over = False
         self._stays: Word | None = None  # what its worker had said last when it kept it
         self._bid: Bid | None = None
 
@@ -87,8 +89,21 @@ class Moves:
 
     def close(self) -> None:
         """The answer is over. Whatever a move still holds is given back."""
+        self._over = True
         if self._move is not None:
             self._move.close()
+        if (ticket := self.late()) is not None:
+            ticket.release()
+
+    def late(self) -> TicketHold | None:
+        """Of an answer that was handed over too late; the caller's from here on."""
+        ticket, self._late = self._late, None
+        return ticket
+
+    async def again(self) -> ReservationHold | None:
+        """A place where it was to go, for one that was handed over too late."""
+        assert self._move is not None
+        return await self._ask(self._move.order)
 
     def not_arrived(self) -> None:
         """Its time at the other worker is over. One that has arrived there may be leaving again."""
@@ -100,8 +115,10 @@ class Moves:
             self._move.arrived(pulled)
 
     def handed(self, ticket: TicketHold) -> None:
-        if self._move is None:
+        if self._move is None or self._over:
             ticket.release()
+        elif self._move.over:
+            self._late = ticket
         else:
             self._move.handed(ticket)
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from engine.base import EngineOutput
+from engine.simulated.faults import Script
 from gateway.request import moves
 from gateway.request.errors import Reason
 from gateway.request.intent import Intent
@@ -115,20 +116,56 @@ def patience_over(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Intent, "wait_until_s", property(lambda _: 0.0))
 
 
+async def late(one: Fleet, patch: pytest.MonkeyPatch) -> Sending:
+    """The place has been given up, and the answer will be handed over all the same."""
+    patch.setattr(moves, "LATE_S", 0.1)
+    sending = Sending(one, long())
+    await sending.sent()
+    await until(lambda: outcomes(one))
+    assert outcomes(one) == {Outcome.LATE: 1}
+    assert one.cluster.integrity().reservations == 1
+    return sending
+
+
 async def test_a_source_that_hands_over_too_late_is_believed_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The place was given up; the answer stands in line once more, as long as it takes, and goes on with what it has."""
-    monkeypatch.setattr(moves, "LATE_S", 0.1)
+    """The target has room once more: what is there is read. So it is where a gateway is late in hearing its workers."""
     async with fleet(DUO, profile="toy", settings=settings()) as one:
-        wanted = long()
-        sending = Sending(one, wanted)
-        await sending.sent()
-        await until(lambda: outcomes(one))
-        assert outcomes(one) == {Outcome.LATE: 1}
-        assert one.cluster.integrity().reservations == 1
+        sending = await late(one, monkeypatch)
+        answer = await sending.answer()
+        assert answer.tokens() == expected(sending.wanted.prompts[0], sending.wanted.sampling)
+        assert (answer.record.decode_worker, answer.record.handoffs, answer.record.retries) == (
+            sending.target.name,
+            1,
+            0,
+        )
+        await one.settled()
+
+
+async def test_without_its_place_it_stands_in_line_as_long_as_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And goes on with what it has. Its KV is not kept for that."""
+    async with fleet(DUO, profile="toy", kv_lease_s=HANG_S, settings=settings()) as one:
+        sending = await late(one, monkeypatch)
+        sending.target.engine.injector.use(Script.model_validate({"faults": [{"kind": "full"}]}))
         patience_over(monkeypatch)
         answer = await sending.answer()
-        assert answer.tokens() == expected(wanted.prompts[0], wanted.sampling)
-        assert answer.record.moves == 0
+        assert answer.tokens() == expected(sending.wanted.prompts[0], sending.wanted.sampling)
+        assert (answer.record.decode_worker, answer.record.moves) == (sending.source_id, 0)
+        sending.target.engine.injector.use(Script())
+        await one.settled()
+
+
+async def test_a_client_that_leaves_as_a_late_ticket_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with fleet(DUO, profile="toy", kv_lease_s=HANG_S, settings=settings()) as one:
+        sending = await late(one, monkeypatch)
+        handed = moves.Moves.handed
+
+        def leaving(self: moves.Moves, ticket: Any) -> None:
+            sending.task.cancel()
+            handed(self, ticket)
+
+        monkeypatch.setattr(moves.Moves, "handed", leaving)
+        sending.let_go()
+        await asyncio.gather(sending.task, return_exceptions=True)
         await one.settled(10.0)
 
 
