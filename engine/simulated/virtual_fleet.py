@@ -117,10 +117,14 @@ class VirtualFleet:
     def run(self, listener: Listener, until_s: float = float("inf")) -> None:
         """Until nothing is due any more, or the time is up."""
         while True:
-            time_s, what, name = self._next()
-            if time_s > until_s or what == "nothing":
-                return
-            self.now_s = max(self.now_s, time_s)
+            time_s, what, name = self._soonest()
+            if time_s > self.now_s:
+                if self._stale:  # whatever happens at one moment happens before anyone plans a step that begins then
+                    self._look_at_stale()
+                    continue
+                if time_s > until_s or what == "nothing":
+                    return
+                self.now_s = time_s
             if what == "timer":
                 self._timers.fire()
             elif what == "transfer":
@@ -134,30 +138,28 @@ class VirtualFleet:
             self._stale[name] = None
             self._versions[name] = self._versions.get(name, 0) + 1
 
-    def _next(self) -> tuple[float, str, str]:
-        """Whatever happens at one moment happens before anyone plans a step that begins then."""
-        best = self._soonest()
-        if best[0] > self.now_s and self._stale:
-            for name in self._stale:
-                due_s = self.engines[name].due_s
-                if due_s is not None:
-                    heapq.heappush(self._due, (due_s, self._order[name], self._versions[name], name))
-            self._stale.clear()
-            best = self._soonest()
-        return best
+    def _look_at_stale(self) -> None:
+        for name in self._stale:
+            due_s = self.engines[name].due_s
+            if due_s is not None:
+                heapq.heappush(self._due, (due_s, self._order[name], self._versions[name], name))
+        self._stale.clear()
 
     def _soonest(self) -> tuple[float, str, str]:
         """Timers go before transfers and those before engines, when due at the same time."""
-        next_s = self._timers.next_s
-        best = (next_s, "timer" if next_s < inf else "nothing", "")
-        if self._transfer is not None and self._transfer[0] < best[0]:
-            best = (self._transfer[0], "transfer", self._transfer[1])
-        due = self._due
-        while due and self._versions[due[0][3]] != due[0][2]:
-            heapq.heappop(due)
-        if due and due[0][0] < best[0]:
-            best = (due[0][0], "engine", due[0][3])
-        return best
+        time_s, what, name = self._timers.next_s, "timer", ""
+        if self._transfer is not None and self._transfer[0] < time_s:
+            (time_s, name), what = self._transfer, "transfer"
+        due, versions = self._due, self._versions
+        while due:
+            due_s, _, version, engine = due[0]
+            if versions[engine] != version:
+                heapq.heappop(due)
+                continue
+            if due_s < time_s:
+                return due_s, "engine", engine
+            break
+        return time_s, what if time_s < inf else "nothing", name
 
     def _advance(self, name: str, listener: Listener) -> None:
         events = self.engines[name].advance()

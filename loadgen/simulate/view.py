@@ -1,11 +1,11 @@
 """The fleet as the gateway's routing sees it, made anew only where something has changed."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 from gateway.policy.prefix import BlockHashes
-from gateway.policy.routing import DecodeCandidate, Fleet, Links
+from gateway.policy.routing import DecodeCandidate, Fleet, Links, PrefillCandidate
 from loadgen.simulate.worker import SimWorker
 
 
@@ -62,21 +62,25 @@ class View:
         self._others = False
 
     def _renew(self, now_s: float) -> None:
-        known, changed = self._fleet, dict[int, DecodeCandidate]()
-        prefills = list(known.prefills)
-        for worker in self._touched | self._closed:
-            if (at := self._prefills.get(worker)) is not None and not worker.says(prefills[at]):
-                prefills[at] = worker.as_prefill()
-            if (at := self._decodes.get(worker)) is None:
+        known, changed, computing = self._fleet, dict[int, DecodeCandidate](), dict[int, PrefillCandidate]()
+        for worker in (*self._touched, *self._closed):
+            at = self._prefills.get(worker)
+            if at is not None and not worker.says(known.prefills[at]):
+                computing[at] = worker.as_prefill()
+            at = self._decodes.get(worker)
+            if at is None:
                 continue
             one = worker.as_decode(now_s)
             if one != known.decodes[at]:
                 changed[at] = one
             if one.closed:
                 self._closed[worker] = None
-            else:
-                self._closed.pop(worker, None)
+            elif worker in self._closed:
+                del self._closed[worker]
         self._touched.clear()
-        others = tuple(prefills)
-        if changed or others != known.prefills:
-            self._fleet = known.but(changed, None if others == known.prefills else others)
+        if changed or computing:
+            self._fleet = known.but(changed, _with(known.prefills, computing) if computing else None)
+
+
+def _with(known: Sequence[PrefillCandidate], others: Mapping[int, PrefillCandidate]) -> tuple[PrefillCandidate, ...]:
+    return tuple([others.get(at, one) for at, one in enumerate(known)])

@@ -58,7 +58,9 @@ class Curve:
                 slope = self.slopes[k]
                 value += (x - xs[k]) * slope
             if k < last:
-                terms = min(terms, max(1, ceil((xs[k + 1] - x) / stride)))
+                inside = ceil((xs[k + 1] - x) / stride)
+                if inside < terms:
+                    terms = inside if inside > 1 else 1
             first, rise = base + value, slope * stride
             cost = terms * first + rise * (terms * (terms - 1) / 2)
             if cost > left:
