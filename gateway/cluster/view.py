@@ -31,6 +31,8 @@ class View:
         for at in self._changed:
             self._renew(at, self._caching.get(at, 0))
         self._changed.clear()
+        if not self._moved:
+            self._put()
 
     def fleet(self, ready: Iterable[Worker], links: Mapping[str, Links], prefix: BlockHashes) -> Fleet:
         """With what each decode worker is believed to have cached of a prompt. The same one while nothing changes."""
@@ -46,18 +48,25 @@ class View:
         self._changed.clear()
         if others or self._moved or links is not self._fleet.links:
             self._gather(links)
-        elif self._renewed:
+        else:
+            self._put()
+        return self._fleet
+
+    def _put(self) -> None:
+        """Those that were looked at take their places."""
+        if self._renewed:
             seats = [(self._seats[at], self._decodes[at]) for at in self._renewed if at in self._seats]
             decodes = {seat: one for seat, one in seats if one is not None}
             self._fleet = self._fleet.but(decodes, self._those_computing() if self._recomputed else None)
-        self._renewed.clear()
-        self._moved = self._recomputed = False
-        return self._fleet
+            self._renewed.clear()
+            self._recomputed = False
 
     def _gather(self, links: Mapping[str, Links]) -> None:
         decodes = {at: one for at, one in enumerate(self._decodes) if one is not None}
         self._seats = {at: seat for seat, at in enumerate(decodes)}
         self._fleet = Fleet(tuple(decodes.values()), self._those_computing(), links)
+        self._renewed.clear()
+        self._moved = self._recomputed = False
 
     def _those_computing(self) -> tuple[PrefillCandidate, ...]:
         return tuple([one for one in self._prefills if one is not None])
