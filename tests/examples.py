@@ -1,8 +1,10 @@
-"""How many examples the property tests draw: all that they ask for in `make test`, a share of them in `make check`."""
+"""How many examples and cases tests go through: all in `make test`, a share of them in `make check`."""
 
 import os
+from collections.abc import Iterable
 from typing import Any
 
+import pytest
 from hypothesis import settings
 
 #: Each run draws others, so that few at a time see as much in the end.
@@ -14,3 +16,8 @@ _DEFAULT = 100
 def examples(count: int = _DEFAULT, **more: Any) -> settings:
     """No test fails because its machine is slow, so that none has a deadline."""
     return settings(max_examples=max(1, round(SHARE * count)), deadline=None, **more)
+
+
+def first(count: int, cases: Iterable[object]) -> list[Any]:
+    """The cases of a parameter: the first `count` are quick tests, the others are for `make test`."""
+    return [case if at < count else pytest.param(case, marks=pytest.mark.slow) for at, case in enumerate(cases)]

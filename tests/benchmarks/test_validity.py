@@ -94,6 +94,7 @@ def test_limits_that_nothing_keeps_have_no_boundary() -> None:
         boundary(lambda rate: False)
 
 
+@pytest.mark.slow
 def test_rates_and_limits_come_from_virtual_time_and_the_knee_is_where_attainment_breaks() -> None:
     experiment = Experiment(fixed(200, 20), Arrivals(Kind.POISSON, rate=1.0), seed=1, count=20)
     virtual = Virtual("toy")

@@ -11,6 +11,7 @@ from proto.reservation import Reservation, ReserveRequest
 from proto.worker import Role
 from tests.conformance.replies import COMPLETION, FORMS, Reply
 from tests.conformance.stack import CARRY, REPLAY, fault, full, right, script, text_of, truth, whole, words
+from tests.examples import first
 from tests.gateway.fleet import FOUR, PAIR, config, until
 from tests.waiting import HANG_S
 
@@ -38,7 +39,7 @@ async def test_b38_a_prompt_too_long_for_the_prefill_worker_is_refused_at_once(n
         await right(one, FORMS[0])
 
 
-@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.parametrize("n", first(1, [1, 2]))
 async def test_b39_when_decode_cannot_take_it_the_prefill_is_let_go_and_one_other_is_asked(n: int) -> None:
     settings = config(health={"failures_to_eject": 1000})
     async with whole(FOUR, settings=settings, scripts={"d0": script(fault("refuse", "pull", fault="internal"))}) as one:
@@ -170,6 +171,7 @@ async def test_b44_what_the_request_did_wrong_is_never_the_workers_fault(kind: s
             await right(one, form)
 
 
+@pytest.mark.slow
 async def test_b45_load_is_the_truth_at_every_moment() -> None:
     """Requests come, go and are cut off while health ticks pass: what the gateway counts is what its workers run."""
     dice = random.Random(3)

@@ -120,6 +120,7 @@ async def test_b57_growth_that_was_declared_is_reserved_so_that_nobody_is_preemp
         await one.settled()
 
 
+@pytest.mark.slow
 async def test_b58_a_client_with_a_giant_prompt_makes_nobody_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Liveness and streams go on while 400k tokens are prepared, however long that takes; with a real tokenizer:
     tests/gateway/http/test_loop_health.py."""

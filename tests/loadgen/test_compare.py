@@ -60,6 +60,7 @@ async def test_a_clear_winner_is_named_with_its_margin() -> None:
     assert slow.seen[0] == fast.seen[0]
 
 
+@pytest.mark.slow
 async def test_equal_arms_get_no_winner() -> None:
     arms = [
         VirtualArm("x", Layout({0: 0.196, 1: 0.195, 2: 0.197})),
@@ -86,6 +87,7 @@ async def test_an_invalid_run_gives_no_winner() -> None:
     assert "no verdict, a run was invalid" in verdict(c)
 
 
+@pytest.mark.slow
 async def test_classes_are_compared_too() -> None:
     arms = [VirtualArm("x", Layout({0: 0.3, 1: 0.3})), VirtualArm("y", Layout({0: 0.1, 1: 0.1}))]
     trials = await _trials(arms, 2)

@@ -144,6 +144,7 @@ def test_a_change_of_rate_keeps_the_requests() -> None:
     assert all(a.at_s == pytest.approx(4 * b.at_s) for a, b in pairs[:300])
 
 
+@pytest.mark.slow
 def test_rate_counts_requests_not_sessions() -> None:
     schedule = _plan("chat-sessions", rate=10, seconds=2000)
     started = [p for p in schedule.requests if p.demand.turn == 0]

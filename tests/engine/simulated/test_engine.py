@@ -26,6 +26,7 @@ def test_satisfies_the_protocol() -> None:
     assert built is not None
 
 
+@pytest.mark.slow
 def test_imports_neither_torch_nor_vllm() -> None:
     code = "import engine.simulated, sys; print([m for m in ('torch', 'vllm', 'nixl', 'transformers') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

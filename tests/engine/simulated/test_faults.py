@@ -87,6 +87,7 @@ async def test_b23_death_at_token_k() -> None:
             one.submit("more", PROMPT, SHORT)
 
 
+@pytest.mark.slow
 def test_death_can_take_the_whole_process_along() -> None:
     program = """
 import asyncio

@@ -267,6 +267,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 async def test_writer_and_reader_in_different_processes() -> None:
     async with engine("d") as reader, engine("both") as alone:
         whole = await alone.run("a", prompt(50), GREEDY)

@@ -10,6 +10,7 @@ import pytest
 from schemathesis import GenerationMode
 
 from proto.work import FinishReason
+from tests.examples import first
 from tests.gateway.http.fuzzing import BODIES, fuzz, operations
 from tests.gateway.http.scripted import says, site
 from tests.waiting import HANG_S
@@ -75,7 +76,7 @@ def test_the_document_describes_every_route(url: str) -> None:
     assert {(operation.method.upper(), operation.path) for operation in operations(url)} == ROUTES
 
 
-@pytest.mark.parametrize("path", BODIES)
+@pytest.mark.parametrize("path", first(2, BODIES))
 def test_valid_and_invalid_bodies_are_never_answered_with_5xx(url: str, path: str) -> None:
     operation = next(one for one in operations(url) if one.path == path)
     valid = fuzz(operation, GenerationMode.POSITIVE, 20, {"model": "toy"})

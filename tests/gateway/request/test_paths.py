@@ -13,6 +13,7 @@ from loadgen.client.stages import stages_of
 from proto.sampling import Sampling, StructuredKind, StructuredOutput
 from proto.work import FinishReason
 from proto.worker import Role
+from tests.examples import first
 from tests.gateway.fleet import (
     BLOCK,
     FOUR,
@@ -120,7 +121,7 @@ PROMPTS = [
 
 
 @pytest.mark.parametrize("lengths", PROMPTS)
-@pytest.mark.parametrize("name", SAMPLINGS)
+@pytest.mark.parametrize("name", first(8, SAMPLINGS))
 async def test_a_handed_off_answer_equals_an_uninterrupted_one(name: str, lengths: tuple[int, ...]) -> None:
     """Every sampling, prompt lengths on and around block boundaries, answers of one token to many."""
     more = SAMPLINGS[name]

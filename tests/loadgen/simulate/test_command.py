@@ -39,6 +39,7 @@ def test_a_simulation_has_the_form_of_a_run(tmp_path: Path) -> None:
     run("report", str(out))
 
 
+@pytest.mark.slow
 def test_simulated_arms_are_compared(tmp_path: Path) -> None:
     other = "dp=sim:--profile h200-sxm/llama-3.1-8b --colocated 2"
     run("compare", f"pd={LAYOUT}", other, *LOAD, "--repeat", "1", "--out", str(tmp_path / "c"))

@@ -109,6 +109,7 @@ def test_a_life_of_changes_at_two_replicas(files: dict[str, str]) -> None:
         assert "kept in memory only" in history
 
 
+@pytest.mark.slow
 def test_where_one_replica_cannot_follow_none_does(files: dict[str, str]) -> None:
     with gateway() as one, gateway() as two:
         both = ("--endpoint", one.url, "--endpoint", two.url)
