@@ -151,9 +151,8 @@ class Expected:
         one = candidate if alone else replace(candidate, answers=1, shared_blocks=0)
         moments = self.book.moments_of(one)
         for name in names:
-            answer = one.named(name)
-            self._answers[name] = _Answer(answer, request.prompt_tokens - one.generated_tokens)
-            self.book.admit(answer, moments)
+            self._answers[name] = _Answer(one, request.prompt_tokens - one.generated_tokens)
+            self.book.admit(one, moments, name)
 
     def started(self, name: str, tokens: int) -> None:
         self._running += 1
@@ -164,7 +163,7 @@ class Expected:
         """It answered nothing, and may be started again."""
         self._running -= 1
         self.book.remove(name)
-        self.book.admit(self._answers[name].candidate)
+        self.book.admit(self._answers[name].candidate, name=name)
 
     def ended(self, name: str, *, running: bool, finished: bool = False) -> None:
         self._running -= running

@@ -118,18 +118,18 @@ class KvBook:
         limit = int(estimate.lengths[-1]) if limit_tokens is None else limit_tokens
         self.admit(Candidate(request_id, prompt_tokens, estimate, limit, arrival_steps, generated_tokens))
 
-    def admit(self, candidate: Candidate, moments: Floats | None = None) -> None:
-        """`moments`: the candidate's, where they are known already (`moments_of`). Several answers are several rows."""
+    def admit(self, candidate: Candidate, moments: Floats | None = None, name: str = "") -> None:
+        """`moments`: the candidate's, where they are known already (`moments_of`). Several answers are several rows, each by a
+        `name` of its own; without one it goes by its request's."""
+        name = name or candidate.request_id
         if candidate.answers != 1 or candidate.shared_blocks:
-            raise ValueError(
-                f"{candidate.request_id}: every answer needs a name of its own here; a shared prefix is fixed"
-            )
+            raise ValueError(f"{name}: every answer needs a row of its own here; a shared prefix is fixed")
         if moments is None:
             moments = self.moments_of(candidate)
             self._told.update({candidate.kin} & self._latest.keys())  # it may be older than what was told last
         if not round(candidate.arrival_steps / _BLOCK) and not candidate.generated_tokens:
-            self._at_once.add(candidate.request_id)
-        self.rows.add(candidate, self.now, moments)
+            self._at_once.add(name)
+        self.rows.add(candidate, name, self.now, moments)
         self.totals += moments
 
     def progress(self, steps: int = 1) -> None:

@@ -32,19 +32,6 @@ class Candidate:
     shared_blocks: int = 0
     kin: Hashable = None
 
-    def named(self, request_id: str) -> "Candidate":
-        return Candidate(
-            request_id,
-            self.prompt_tokens,
-            self.estimate,
-            self.limit_tokens,
-            self.arrival_steps,
-            self.generated_tokens,
-            self.answers,
-            self.shared_blocks,
-            self.kin,
-        )
-
 
 @dataclass(slots=True)
 class Rows:
@@ -67,16 +54,16 @@ class Rows:
     def __post_init__(self) -> None:
         self.moments = np.zeros((0, COUNT, self.steps))
 
-    def add(self, candidate: Candidate, now: int, moments: Floats) -> None:
-        if candidate.request_id in self.place:
-            raise ValueError(f"{candidate.request_id} is in the book already")
+    def add(self, candidate: Candidate, name: str, now: int, moments: Floats) -> None:
+        if name in self.place:
+            raise ValueError(f"{name} is in the book already")
         if self.count == len(self.prompt):
             self._grow(max(16, 2 * self.count))
         at = self.count
         self.count += 1
-        self.ids.append(candidate.request_id)
+        self.ids.append(name)
         self.kin.append(candidate.kin)
-        self.place[candidate.request_id] = at
+        self.place[name] = at
         self.prompt[at] = candidate.prompt_tokens
         self.started[at] = now + candidate.arrival_steps - candidate.generated_tokens
         self.limit[at] = candidate.limit_tokens
