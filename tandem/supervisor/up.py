@@ -111,7 +111,8 @@ async def _run(
             loop.add_signal_handler(number, on_signal)
 
     def on_ready(snapshot: ClusterSnapshot, took_s: float) -> Sequence[str]:
-        announcement.say("ready")
+        # When the lines have been printed: who waits for the word, as `up --background` does, shows them.
+        loop.call_soon(announcement.say, "ready")
         model = config.gateway.model or next((worker.model for worker in snapshot.workers), "")
         return summary(plan, snapshot, model, bool(key), took_s)
 

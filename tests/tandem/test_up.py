@@ -71,6 +71,10 @@ class Up:
         return self.process.wait(WAIT_S)
 
 
+#: Of what is said when all is ready; each line is written by itself.
+LAST_LINE = "Ctrl-C drains and stops."
+
+
 def start(directory: Path, *arguments: str) -> Up:
     port = free_ports("127.0.0.1", 1)[0]
     out = directory / "out"
@@ -82,8 +86,8 @@ def start(directory: Path, *arguments: str) -> Up:
 
 def await_ready(running: Up) -> None:
     """Fails with what `tandem up` has printed when it ends instead."""
-    await_true(lambda: "Try it" in running.text or running.process.poll() is not None)
-    assert "Try it" in running.text, running.text
+    await_true(lambda: LAST_LINE in running.text or running.process.poll() is not None)
+    assert LAST_LINE in running.text, running.text
 
 
 @pytest.fixture
@@ -192,7 +196,7 @@ def test_in_the_background_until_down(tmp_path: Path) -> None:
     port = str(free_ports("127.0.0.1", 1)[0])
     begun = tandem("up", "--engine", "simulated", "--colocated", "1", "--port", port, "--background", cwd=tmp_path)
     assert begun.returncode == Exit.OK, begun.stderr
-    assert "Try it" in begun.stdout
+    assert LAST_LINE in begun.stdout  # said as ready only when all of it had been printed
     assert "colocated, at" in begun.stdout
     groups = [int(pid) for pid in re.findall(r"started, pid (\d+)", begun.stdout)]
     assert len(alive_in_groups(groups)) >= 2
