@@ -121,7 +121,7 @@ class Expected:
         if answers > 1:
             shared, own = divmod(own, self.block_size_tokens)
         steps = round(min(request.arrival_s / step_time_s, MAX_ARRIVAL_STEPS)) if step_time_s > 0 else 0
-        estimate = Estimate(lengths if lengths[-1] <= limit else np.minimum(lengths, limit), limit)
+        estimate = Estimate(lengths if lengths.item(-1) <= limit else np.minimum(lengths, limit), limit)
         kin = (request.gateway_id, request.lengths_of) if request.lengths_of else None
         # Waiting for its KV, even when that is due at once: it grows only when it has started.
         return Candidate("", own, estimate, limit, max(1, steps), generated, answers, shared, kin)

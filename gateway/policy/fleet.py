@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import inf
 from typing import cast
 
 from gateway.policy.need import Need
@@ -138,11 +137,9 @@ class Room:
         """The place of the one with the most."""
         return self.shares.index(max(self.shares))
 
-    def alone(self, at: int, share: float) -> bool:
-        """Whether nobody but the one in this place has so much."""
-        others = self.shares.copy()
-        others[at] = -inf
-        return max(others) < share
+    def alone(self, share: float) -> bool:
+        """Whether just one has so much."""
+        return len([each for each in self.shares if each >= share]) == 1
 
     def down_to(self, share: float) -> list[int]:
         """The places of all that have so much, the most first."""

@@ -187,7 +187,7 @@ def _roomiest(
     first = room.first()
     decode = fleet.decodes[first]
     way = _way(decode, need, fleet, rules, avoid, never)
-    if way is not None and room.alone(first, decode.share_after(need) + least):
+    if way is not None and room.alone(decode.share_after(need) + least):
         return decode, way
     best, most = None, (-inf, 0)
     for at in room.down_to(-inf):

@@ -25,7 +25,7 @@ class Latest:
 
     def says(self, lengths: NDArray[np.integer], limit_tokens: int) -> bool:
         """Whether it would be nothing new."""
-        free = lengths[-1] < min(self.limit_tokens, limit_tokens)  # of either limit
+        free = lengths.item(-1) < min(self.limit_tokens, limit_tokens)  # of either limit
         if not free and limit_tokens != self.limit_tokens:
             return False
         return lengths is self.told or bool((lengths == self.lengths).all())

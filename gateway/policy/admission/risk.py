@@ -1,5 +1,6 @@
 """From the moments of what will be held to the chance of holding too much. Pure, vectorised over steps."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import erfc, sqrt
@@ -157,7 +158,19 @@ def quantile(moments: Floats, z: float, epsilon: float) -> Floats:
     Cornish-Fisher: the normal quantile moved by the skewness. It is bounded by what can exist at all, and by Markov's
     inequality, which rules where a few requests live on with less chance than epsilon.
     """
-    mean, variance, third, common, top = moments
+    mean, _, _, common, top = moments
+    high = _unbounded(moments, z)
+    np.minimum(high, top, out=high)
+    markov = common * z
+    markov += mean
+    markov /= epsilon
+    np.minimum(high, markov, out=high)
+    return high
+
+
+def _unbounded(moments: Floats, z: float) -> Floats:
+    """The same by Cornish-Fisher alone."""
+    mean, variance, third, common, _ = moments
     # In place where it can be: every decision comes by here.
     deviation2 = common * common
     deviation2 += variance
@@ -169,15 +182,10 @@ def quantile(moments: Floats, z: float, epsilon: float) -> Floats:
     high *= z
     high += mean
     high += lift
-    np.minimum(high, top, out=high)
-    markov = common * z
-    markov += mean
-    markov /= epsilon
-    np.minimum(high, markov, out=high)
     return high
 
 
-def chance(moments: tuple[float, ...], limit_blocks: float, z: float) -> float:
+def chance(moments: Sequence[float], limit_blocks: float, z: float) -> float:
     """P(blocks held > limit) at one step: `quantile`, solved for epsilon."""
     mean, variance, third, common, top = moments
     if top <= limit_blocks:
@@ -194,13 +202,21 @@ def chance(moments: tuple[float, ...], limit_blocks: float, z: float) -> float:
 
 def outlook(moments: Floats, steps: Floats, limit_blocks: float, budget: Budget) -> Outlook:
     """`moments` is M x K. The risk is that of the worst step, not of the union of all steps."""
-    z = budget.z
-    peaks = quantile(moments, z, budget.epsilon)
+    z, epsilon = budget.z, budget.epsilon
+    peaks = _unbounded(moments, z)
     worst = int(peaks.argmax())
-    risk = chance(tuple(moments[:, worst].tolist()), limit_blocks, z)
-    return Outlook(float(peaks[worst]), highest(moments[M.MEAN]), limit_blocks, risk, int(steps[worst]))
+    mean, _, _, common, top = column = moments[:, worst].tolist()
+    peak = peaks.item(worst)
+    # What keeps to its bounds where it is highest does so elsewhere, as far as it matters.
+    if peak > min(top, (common * z + mean) / epsilon):
+        peaks = quantile(moments, z, epsilon)
+        worst = int(peaks.argmax())
+        peak, column = peaks.item(worst), moments[:, worst].tolist()
+    return Outlook(
+        peak, highest(moments[M.MEAN]), limit_blocks, chance(column, limit_blocks, z), int(steps.item(worst))
+    )
 
 
 def highest(values: Floats) -> float:
     """The place first: numpy finds that in a third of the time."""
-    return float(values[values.argmax()])
+    return values.item(int(values.argmax()))

@@ -20,7 +20,7 @@ def shape_like(
 ) -> tuple[Floats, Floats]:
     """`shape_of_one` with figures so round that many candidates have the same ones. `steps` are the bytes of a grid, always
     the same ones, so that they are hashed once. Not to be written to."""
-    if limit > _FAR * lengths[-1]:
+    if limit > _FAR * lengths.item(-1):
         limit = _FAR ** ceil(log(limit, _FAR))  # hardly any answer comes so far
     # Never less spread than there is: rounded down it might be none.
     rough = _FINE * ceil(spread / _FINE - 1e-6), _FINE * round(stretch / _FINE)
