@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from gateway.policy.admission.risk import COUNT, Budget, M, outlook, quantile
+from gateway.policy.estimate.estimate import Floats
 
-STEPS = np.arange(0.0, 52.0)
+STEPS: Floats = np.arange(0.0, 52.0)
 
 
 @pytest.mark.parametrize("epsilon", [0.001, 0.07, 0.3])
