@@ -6,7 +6,7 @@ import pytest
 from gateway.policy.admission.risk import COUNT, Budget, M, outlook, quantile
 from gateway.policy.estimate.estimate import Floats
 
-STEPS: Floats = np.arange(0.0, 52.0)
+STEPS: Floats = np.arange(52, dtype=np.float64)
 
 
 @pytest.mark.parametrize("epsilon", [0.001, 0.07, 0.3])
