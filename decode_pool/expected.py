@@ -53,10 +53,11 @@ class Sequence(Protocol):
 def _read(told: tuple[int, ...]) -> Lengths | None:
     """The lengths of an estimate; None where they are none. No answer is shorter than a token: one that could be has ended
     before it began, and its end is never expected."""
-    lengths: Lengths = np.array(told, dtype=np.int64)
-    if len(lengths) != POINTS or (lengths[1:] < lengths[:-1]).any():
+    if len(told) != POINTS or list(told) != sorted(told):
         return None
-    lengths = np.maximum(lengths, 1)
+    lengths: Lengths = np.array(told, dtype=np.int64)
+    if told[0] < 1:
+        lengths = np.maximum(lengths, 1)
     lengths.setflags(write=False)
     return lengths
 

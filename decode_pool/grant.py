@@ -45,7 +45,7 @@ class Grant:
 
     @property
     def blocks(self) -> int:
-        return self.shared + self.unstarted * self.share + sum(hold.blocks for hold in self.live)
+        return self.shared + self.unstarted * self.share + sum([hold.blocks for hold in self.live])
 
     @property
     def charge(self) -> Charge:
