@@ -190,11 +190,19 @@ class Expected:
         if self.admission.learn:
             self._budget_spent(gained)
 
+    def came_in_need(self) -> None:
+        """A worker without room has asked for one of its answers: so those of this one can leave, too."""
+        if self.admission.learn:
+            self.caution.helped = True
+            self._heed()
+
     def _budget_spent(self, steps: int) -> None:
-        before = self.caution.extra
         held, life_steps = self.book.held_blocks, self.book.life_steps
         over, full = held > self.blocks_total - self.budget.pool_blocks, held > self.blocks_total
         self.caution.passed(steps, over=over, full=full, life_steps=life_steps)
-        if self.caution.extra != before:
-            self.budget = replace(self.budget, epsilon=self.caution.epsilon)
+        self._heed()
+
+    def _heed(self) -> None:
+        if (epsilon := self.caution.epsilon) != self.budget.epsilon:
+            self.budget = replace(self.budget, epsilon=epsilon)
             self.rule = self.admission.rule or ErrorBudget(self.budget)

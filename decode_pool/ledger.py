@@ -125,6 +125,8 @@ class Ledger:
         """`others_first`: what room there is, is left to somebody else; the refusal has the numbers all the same."""
         self.expire()
         self.expected.keep_step(self._running())
+        if request.emergency:
+            self.expected.came_in_need()
         candidate = self.expected.candidate(request, load.step_time_s)
         if candidate is None:
             return self._reserve_in_full(request, load, others_first)

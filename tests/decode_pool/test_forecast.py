@@ -312,6 +312,20 @@ def test_an_emergency_comes_before_those_to_whom_room_is_left() -> None:
     assert isinstance(worker.ask(Estimate.exactly(100), others_first=True, emergency=True), Reservation)
 
 
+def test_a_worker_without_room_whose_answers_cannot_leave_finds_out_and_is_told_better_by_an_emergency() -> None:
+    worker = Worker(Admission(epsilon=0.12, pool_share=0.02, spread=0.0))
+    holds = [worker.start(name) for name in worker.fill(Estimate.exactly(100))]
+    for _ in range(40):
+        for hold in holds:  # all of them go on beyond what was known of them
+            hold.advance(16)
+        worker.ledger.tend()
+    caution = worker.ledger.expected.caution
+    assert caution.accepted == 0.04
+    assert worker.ledger.expected.budget.epsilon < 0.04
+    worker.ask(Estimate.exactly(800), prompt=960, generated=100, emergency=True)
+    assert caution.accepted == 0.12
+
+
 def test_an_emergency_of_declared_growth_needs_that_and_no_room_beyond_promises() -> None:
     worker = Worker()
     for name in worker.fill(Estimate.exactly(1_000)):

@@ -4,6 +4,10 @@ The chance of an overrun is a forecast, and a forecast can be wrong in ways that
 passed is a fact. More time above it than was declared means more room from now on, as in adaptive conformal inference
 (Gibbs and Candes, 2021), which needs no model of what went wrong. So in the long run what is declared is what comes.
 
+What may be declared depends on what an overrun costs: where answers go on at another worker it is a pause, where they cannot it is
+their KV. A worker finds out which. One that was without any room for a while, and was never sent an answer in need, takes it
+that nobody moves answers here.
+
 Time is measured by the answers' lives: what has come together stays until it ends, so one overrun of long answers, which
 epsilon allows for, lasts as much longer, and is no more of a proof.
 """
@@ -21,9 +25,11 @@ class Caution:
     """`declared`: the chance that is accepted while all goes well, and the share of the time above the limit that is accepted.
 
     `steps` above the limit cost a standard deviation of room, or `life_share` of an answer's life where that is more; it
-    takes 1 / `declared` times as many below to earn it back. Time with no room at all counts `full_weight` times: then answers
+    takes 1 / `accepted` times as many below to earn it back. Time with no room at all counts `full_weight` times: then answers
     lose their KV, unless they can go on elsewhere in time.
     `most`: standard deviations beyond the declared ones. `extra`: of them, now.
+    `alone`: what is accepted, if less was not declared, by a worker that had no room for `alone_after` steps in all and is not
+    `helped`: no answer came to it from a worker without room, so its own can hardly leave.
     """
 
     declared: float
@@ -32,13 +38,24 @@ class Caution:
     full_weight: float = 10.0
     most: float = 2.0
     extra: float = 0.0
+    alone: float = 0.04
+    alone_after: float = 100.0
+    helped: bool = False
+    short_steps: float = 0.0
+
+    @property
+    def accepted(self) -> float:
+        found_out = self.short_steps >= self.alone_after and not self.helped
+        return min(self.declared, self.alone) if found_out else self.declared
 
     def passed(self, steps: int, *, over: bool, full: bool = False, life_steps: float = 0.0) -> None:
         """So many decode steps have passed, all of them taken to have been as it is now. `life_steps`: of one answer."""
+        steps = min(steps, _LOOK_STEPS)
+        self.short_steps += steps * full
         price = max(self.steps, self.life_share * life_steps)
         spent = float(over) + self.full_weight * float(full)
-        self.extra = min(self.most, max(0.0, self.extra + min(steps, _LOOK_STEPS) * (spent - self.declared) / price))
+        self.extra = min(self.most, max(0.0, self.extra + steps * (spent - self.accepted) / price))
 
     @property
     def epsilon(self) -> float:
-        return 1.0 - _NORMAL.cdf(_NORMAL.inv_cdf(1.0 - self.declared) + self.extra)
+        return 1.0 - _NORMAL.cdf(_NORMAL.inv_cdf(1.0 - self.accepted) + self.extra)

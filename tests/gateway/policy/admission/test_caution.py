@@ -63,3 +63,21 @@ def test_it_ends_somewhere_and_one_late_look_does_not_decide() -> None:
         subject.passed(100, over=True)
     assert subject.extra == subject.most
     assert subject.epsilon > 0.0001
+
+
+def test_a_worker_that_ran_out_of_room_and_saw_no_answer_move_is_bold_no_more() -> None:
+    alone, among_others = Caution(0.12), Caution(0.12)
+    for _ in range(10):
+        alone.passed(10, over=True, full=True, life_steps=5_000)
+        among_others.passed(10, over=True, full=True, life_steps=5_000)
+    among_others.helped = True
+    alone.extra = among_others.extra = 0.0
+    assert alone.epsilon == pytest.approx(0.04)
+    assert among_others.epsilon == pytest.approx(0.12)
+
+
+def test_who_declares_less_than_a_worker_alone_accepts_keeps_it() -> None:
+    subject = Caution(0.01)
+    for _ in range(20):
+        subject.passed(100, over=True, full=True)
+    assert subject.accepted == 0.01
