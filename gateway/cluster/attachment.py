@@ -21,6 +21,10 @@ log = logging.getLogger(__name__)
 Call = grpc.aio.StreamStreamCall[bytes, bytes]
 
 
+#: How long news is waited for on a stream that takes no commands any more. It ends by itself, unless the gateway is to blame.
+LAST_WORDS_S = 10.0
+
+
 class Sink(Protocol):
     """Where the news of one sequence goes. Called synchronously from the reader: no task switch per token."""
 
@@ -84,13 +88,16 @@ class Attachment:
         """Serves the stream until it ends, which fails all its sequences at once. Always raises WorkerLostError."""
         self._outbox.appendleft(ATTACH.encode(hello))
         self._news.set()
-        ways = [
-            asyncio.create_task(self._read(call), name="attach-reader"),
-            asyncio.create_task(self._write(call), name="attach-writer"),
-        ]
+        reader = asyncio.create_task(self._read(call), name="attach-reader")
+        writer = asyncio.create_task(self._write(call), name="attach-writer")
+        ways = [reader, writer]
         try:
             # Whichever ends first: a stream that can no longer be written to would leave every new sequence waiting.
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+            if not reader.done():
+                # A worker that left in order has said all there was to say before; some of it may be on its way.
+                self._closed = self._closed or _end(writer)
+                await asyncio.wait({reader}, timeout=LAST_WORDS_S)
             self.close(next(_end(way) for way in ways if way.done()))
         finally:
             for way in ways:

@@ -180,9 +180,33 @@ async def test_work_larger_than_a_message_may_be_fails_alone(monkeypatch: pytest
     stream.task.cancel()
 
 
+async def test_what_a_worker_said_before_it_left_is_read_though_it_takes_no_commands() -> None:
+    """A drain is when answers are asked to leave. The worker was done with all of them, and one command came too late."""
+    stream = Stream()
+    (one, first), (two, second) = stream.start(), stream.start()
+    await asyncio.sleep(0.02)
+    stream.call.unwritable = asyncio.InvalidStateError("finished")
+    stream.attachment.hand_over(one)
+    await asyncio.sleep(0.02)
+    with pytest.raises(WorkerLostError):
+        stream.start()
+    stream.attachment.hand_over(two)  # nobody hears it
+    assert not stream.task.done()
+    await stream.frame((one, SequenceDelta((5,), finish=FinishReason.STOP)))
+    await stream.call.frames.put(None)
+    with pytest.raises(WorkerLostError):
+        await stream.task
+    assert [delta.tokens for delta in first.heard] == [(5,)]
+    assert not first.reason
+    assert second.reason
+
+
 @pytest.mark.parametrize("error", [RuntimeError("a defect"), asyncio.InvalidStateError("finished")])
-async def test_a_stream_that_cannot_be_written_to_any_more_is_lost(error: Exception) -> None:
+async def test_a_stream_that_cannot_be_written_to_any_more_is_lost(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Or every sequence from then on would wait for its deadline."""
+    monkeypatch.setattr("gateway.cluster.attachment.LAST_WORDS_S", 0.05)
     stream = Stream()
     _, ear = stream.start()
     await asyncio.sleep(0.02)
