@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.policy.admission import ErrorBudget
+from gateway.policy.admission import Budget, Candidate, Decision, ErrorBudget, KvBook, Verdict
 from gateway.request.intent import Intent
 from gateway.request.moving import Outcome, Why
 from proto.reservation import ReleaseReservation, Reservation, ReserveRequest
@@ -122,11 +122,19 @@ async def test_r08_answers_that_outgrow_their_worker_go_on_at_another() -> None:
         await one.settled(10.0)
 
 
-def a_large_pool(one: Fleet, name: str, blocks: int) -> None:
-    """The worker promises nothing to newcomers; its blocks are free all the same."""
+class Nobody:
+    """A worker that takes no newcomer, though its blocks are free."""
+
+    name = "nobody"
+
+    def decide(self, candidate: Candidate, book: KvBook) -> Decision:
+        return replace(ErrorBudget(Budget()).decide(candidate, book), verdict=Verdict.WAIT)
+
+
+def takes_nobody(one: Fleet, name: str) -> None:
     expected = one.members[name].worker.decode.ledger.expected
-    expected.budget = replace(expected.budget, pool_blocks=blocks)
-    expected.rule = ErrorBudget(expected.budget)
+    expected.rule = Nobody()
+    expected.admission = replace(expected.admission, rule=expected.rule)
 
 
 @pytest.mark.slow
@@ -138,7 +146,7 @@ async def test_r08_in_an_emergency_a_worker_takes_what_it_would_refuse_a_newcome
     engine: dict[str, Any] = {"profile": "toy", "speedup": 0.1, "max_model_len": 128}
     async with fleet(DUO[:1], kv_blocks=32, settings=settings(policy), **engine) as one:
         await one.add("d1", Role.DECODE, kv_blocks=80, **engine)
-        a_large_pool(one, "d1", 78)
+        takes_nobody(one, "d1")
         await one.ready()
         client = one.cluster.worker("d1").connection.client  # type: ignore[union-attr]  # None would fail the test as well
         call, asked = client.reserve, list[tuple[bool, bool, bool]]()
