@@ -13,6 +13,7 @@ _WIDTH = 0.01
 _LEAST_S, _MOST_S = 1e-5, 100.0
 PLACES = int(log(_MOST_S / _LEAST_S) / _WIDTH) + 2
 _LANE = 4  # bytes of a count
+PLACE_BITS = 8 * _LANE
 _PER, _FIRST = 1 / _WIDTH, 1 - log(_LEAST_S) / _WIDTH
 
 
@@ -58,18 +59,13 @@ class Gaps:
 Weighed = tuple[NDArray[np.float64], NDArray[np.int64]]
 
 
-def trimmed(first: int, counts: bytes) -> tuple[int, bytes]:
-    """Without the lengths at both ends of which there are none."""
-    leading = (len(counts) - len(counts.lstrip(b"\0"))) // _LANE
-    end = -(-len(counts.rstrip(b"\0")) // _LANE) * _LANE
-    return (first + leading, counts[leading * _LANE : end]) if end else (0, b"")
-
-
-def difference(after: bytes, before: bytes, lanes: int) -> bytes:
-    """Counts less those `before`, which begin so many lanes later. No count is below its earlier self, so that all are
-    subtracted as one number."""
-    less = int.from_bytes(before, "little") << (lanes * _LANE * 8)
-    return (int.from_bytes(after, "little") - less).to_bytes(len(after), "little")
+def laid_out(counts: int) -> tuple[int, bytes]:
+    """Counts as one number, each in the bits of its place: the least place of which there are any, and the bytes from there."""
+    if not counts:
+        return 0, b""
+    first = ((counts & -counts).bit_length() - 1) // PLACE_BITS
+    counts >>= first * PLACE_BITS
+    return first, counts.to_bytes(-(-counts.bit_length() // PLACE_BITS) * _LANE, "little")
 
 
 def together(many: Iterable[Gaps]) -> Gaps:
@@ -77,7 +73,7 @@ def together(many: Iterable[Gaps]) -> Gaps:
     parts = list(many)
     counted = sum((part.counted() for part in parts), np.zeros(PLACES, np.int64))
     return Gaps(
-        *trimmed(0, counted.astype(np.uint32).tobytes()),
+        *laid_out(int.from_bytes(counted.astype(np.uint32).tobytes(), "little")),
         sum(part.count for part in parts),
         tuple(pause_s for part in parts for pause_s in part.pauses_s),
         max((part.longest_s for part in parts), default=0.0),

@@ -5,13 +5,12 @@ are what has been counted between its first token and its last. Only a pause (an
 in a step) is its own.
 """
 
-from array import array
 from bisect import bisect_right
 from collections.abc import Sequence as Items
 from dataclasses import dataclass, field
 
 from engine.simulated.cost import StepCost
-from engine.simulated.gaps import PLACES, Gaps, difference, place_of, together, trimmed
+from engine.simulated.gaps import PLACE_BITS, Gaps, laid_out, place_of, together
 from engine.simulated.sequence import Sequence, Status
 from engine.simulated.step import Step
 from engine.simulated.step_places import step_places
@@ -21,13 +20,12 @@ _NO_RUN = 0, 0, 0
 
 @dataclass(slots=True)
 class _Answer:
-    """`since_s`: the time of its last token, where it has been left out of steps since. `counts` begin at the place `low`; what was
-    counted before a pause is `parts`."""
+    """`since_s`: the time of its last token, where it has been left out of steps since. `counts` and `step`: of the engine at that
+    time; what was counted before a pause is `parts`."""
 
     begun_s: float
     step: int
-    low: int
-    counts: bytes
+    counts: int
     parts: list[Gaps] = field(default_factory=list)
     since_s: float | None = None
 
@@ -42,8 +40,7 @@ class Pace:
         self._merging = merging
         self._run = _NO_RUN  # not counted yet
         self._steps = 0
-        self._counts = array("I", bytes(4 * PLACES))
-        self._low, self._high = PLACES, 0  # where there are any
+        self._counts = 0  # of each place, as one number: a look back is a reference, what came since a subtraction
         # Steps longer than all that came after them, the longest first: how long the longest since any of them was.
         self._at: list[int] = []
         self._long_s: list[float] = []
@@ -95,11 +92,7 @@ class Pace:
         self._longest(last_s)
 
     def _add(self, place: int, steps: int) -> None:
-        self._counts[place] += steps
-        if place < self._low:
-            self._low = place
-        if place >= self._high:
-            self._high = place + 1
+        self._counts += steps << place * PLACE_BITS
 
     def _longest(self, seconds: float) -> None:
         longest, at = self._long_s, self._at
@@ -115,15 +108,12 @@ class Pace:
         answer = self._answers.get(request_id)
         if answer is None:
             self._count_run()
-            self._answers[request_id] = _Answer(
-                now_s, self._steps, self._low, self._counts[self._low : self._high].tobytes()
-            )
+            self._answers[request_id] = _Answer(now_s, self._steps, self._counts)
         elif answer.since_s is not None:
             answer.parts[-1] = answer.parts[-1].with_pause(now_s - answer.since_s)
             answer.begun_s, answer.since_s = now_s, None
             self._count_run()
-            answer.step, answer.low = self._steps, self._low
-            answer.counts = self._counts[self._low : self._high].tobytes()
+            answer.step, answer.counts = self._steps, self._counts
 
     def planned(self, step: Step, running: Items[Sequence], now_s: float) -> None:
         """A step begins now. Notes answers that have begun and get no token in it."""
@@ -168,9 +158,6 @@ class Pace:
         self._count_run()
         if self._steps == answer.step:
             return Gaps()
-        counts = self._counts[self._low : self._high].tobytes()
-        if answer.counts:
-            counts = difference(counts, answer.counts, answer.low - self._low)
         longest_s = self._long_s[bisect_right(self._at, answer.step)]
         count, total_s = self._steps - answer.step, now_s - answer.begun_s
-        return Gaps(*trimmed(self._low, counts), count, (), longest_s, total_s)
+        return Gaps(*laid_out(self._counts - answer.counts), count, (), longest_s, total_s)

@@ -14,6 +14,7 @@ from loadgen.simulate.clients import Clients
 from loadgen.simulate.desk import Desk
 from loadgen.simulate.fleet import SimFleet
 from loadgen.simulate.flight import Flight
+from loadgen.simulate.garbage import seldom_collected
 from loadgen.simulate.ground import Ground
 from loadgen.simulate.layout import Layout
 from loadgen.simulate.legs import Legs
@@ -98,7 +99,8 @@ class Simulation:
         self.clients.start()
         self.legs.moves.start(lambda: self.clients.left > 0)
         engines = self.fleet.engines
-        engines.run(self.legs.hear)
+        with seldom_collected():
+            engines.run(self.legs.hear)
         if self.clients.left:
             raise RuntimeError(f"{self.clients.left} requests never ended: a defect of the simulator")
         results = tuple(result for result in self.clients.results if result is not None)

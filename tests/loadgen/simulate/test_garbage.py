@@ -1,0 +1,17 @@
+"""What a simulation asks of Python's collector holds while it runs, and no longer."""
+
+import gc
+
+import pytest
+
+from loadgen.simulate.garbage import seldom_collected
+
+
+def test_the_collector_is_as_it_was_whatever_happens() -> None:
+    before = gc.get_threshold()
+    with seldom_collected():
+        assert gc.get_threshold()[0] > before[0]
+    assert gc.get_threshold() == before
+    with pytest.raises(KeyboardInterrupt), seldom_collected():
+        raise KeyboardInterrupt
+    assert gc.get_threshold() == before
