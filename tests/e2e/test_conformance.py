@@ -101,7 +101,7 @@ def tight(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         *("--model", str(tiny_model), "--prefill", "2", "--decode", "1", "--kv-cache-gib", "0.016"),
         *("--set", "gateway.routing.local_prefill_below_tokens=0"),
         *("--set", "gateway.admission.default_output_tokens=64", "--set", "gateway.policy.rule=declared"),
-        *("--set", PATIENT),
+        *(part for each in PATIENT for part in ("--set", each)),
     ) as stack:
         stack.wait("two pairs", lambda s: [p["state"] for p in s["pairs"]] == ["usable"] * 2, READY_WITHIN_S)
         yield stack

@@ -27,7 +27,7 @@ def tight(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         *("--model", str(tiny_model), "--colocated", "1", "--kv-cache-gib", "0.008"),
         *("--max-model-len", str(WINDOW)),
         *("--set", "gateway.admission.default_output_tokens=16", "--set", "gateway.policy.rule=declared"),
-        *("--set", PATIENT),
+        *(part for each in PATIENT for part in ("--set", each)),
     ) as stack:
         yield stack
 
@@ -49,7 +49,7 @@ async def test_the_forecast_takes_preemptions_from_many_to_next_to_none_at_equal
     uncontrolled = await texts(tight.url, bodies, at_once=len(bodies))
     middle = await asyncio.to_thread(preemptions, tight)
     learn_quickly = "gateway.policy.lengths.shrink_observations=1"
-    settings = ("gateway.policy.rule=forecast", learn_quickly, PATIENT)
+    settings = ("gateway.policy.rule=forecast", learn_quickly, *PATIENT)
     with another_gateway(tight, ("colocated-0",), *settings) as gateway:
         fresh = [body | {"cache_salt": "forecast"} for body in bodies]
         await texts(gateway.url, fresh[:fits], at_once=2)  # a few answers to learn from
