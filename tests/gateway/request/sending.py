@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+import pytest
+
 from engine.simulated.faults import Script
 from gateway.config import GatewayConfig
 from gateway.policy.admission.move import By
@@ -134,3 +136,8 @@ class Sending:
         """Its client leaves."""
         self.task.cancel()
         await asyncio.gather(self.task, return_exceptions=True)
+
+
+def patience_over(patch: pytest.MonkeyPatch) -> None:
+    """The moment until which clients wait for their turn is past."""
+    patch.setattr(Intent, "wait_until_s", property(lambda _: 0.0))

@@ -1,123 +1,21 @@
 """Answers that are capped, or move, when KV runs out or is uneven: as many as it takes, and no more."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from gateway.policy.admission import overrun
 from gateway.policy.admission.move import By
 from gateway.policy.control.controller import Controller
-from gateway.policy.estimate import Estimate, Features
-from gateway.policy.fleet import Link
+from gateway.policy.estimate import Features
 from gateway.policy_config import PolicyConfig
-from gateway.request.moving import Order, Why
+from gateway.request.moving import Why
 from gateway.request.observer import Moved
 from gateway.request.overruns import Overruns
-from gateway.request.standing import Growing
-from proto.worker import Role
-from tests.gateway.cluster.facts import state
-from tests.workers import worker_info
+from tests.gateway.request.crowd import BALANCE, CAP_LATER, MOVE, NEITHER, POLICY, Answers, Cluster, overruns
 
-POLICY = {"classes": {"default": {"on_overrun": ["cap"], "cap_tokens": 8}}}
-CAP_LATER = {"classes": {"default": {"on_overrun": ["cap"], "cap_tokens": 8000}}}
-MOVE = {"classes": {"default": {"on_overrun": ["move"]}}}
-NEITHER: Mapping[str, Any] = {"classes": {"default": {"on_overrun": []}}}
-BALANCE: Mapping[str, Any] = {**NEITHER, "balance": {"above": 0.8, "spread": 0.3}}
-
-
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is gained while answers leave, so that figures are round."""
-    monkeypatch.setattr(overrun, "LEAVING_STEPS", 0)
-
-
-class Cluster:
-    """Two workers of 100 blocks: ten answers hold all of the first, the second is empty. Whoever is told of a change looks at
-    once."""
-
-    def __init__(self) -> None:
-        self.full: Any = self._worker("d0")
-        self.empty: Any = self._worker("d1")
-        self.told(1, held=100)
-        self.told(1, held=0, worker=self.empty)
-        self.config = SimpleNamespace(health=SimpleNamespace(watch_interval_s=0.0))
-        self.pairs = SimpleNamespace(links={"d1": {"d0": Link("tcp", 1e9)}})
-        self.answers_move: Callable[[Any], bool] = lambda _: False
-        self.listeners: list[Callable[[], None]] = []
-
-    def _worker(self, name: str) -> Any:
-        info = replace(worker_info(name), hands_over=True)
-        none = SimpleNamespace(count=lambda _: 0)
-        return SimpleNamespace(
-            worker_id=name, info=info, ready=True, role=Role.DECODE, connection=object(), leases=none
-        )
-
-    def told(self, sequence: int, held: int, worker: Any = None) -> None:
-        worker, used = worker or self.full, min(2, max(0, held - 98))
-        worker.state = state(
-            sequence=sequence, blocks_used=held, running=10, pool_blocks=2, pool_blocks_used=used, step_time_s=10.0
-        )
-        worker.blocks_free = worker.headroom_blocks = max(0, 100 - held)
-
-    def queued(self) -> int:
-        return 0
-
-    def workers(self) -> list[Any]:
-        return [self.full, self.empty]
-
-    def worker(self, name: str) -> Any:
-        return next((each for each in self.workers() if each.worker_id == name), None)
-
-    def subscribe(self, listener: Callable[[], None]) -> None:
-        self.listeners.append(listener)
-
-    def changed(self) -> None:
-        for listener in self.listeners:
-            listener()
-
-
-class Answers:
-    """Ten answers of 160 tokens that will become twice as long; one that ends gives its lease back, which is news to the whole
-    cluster. `looks`: how many times they were gone through."""
-
-    def __init__(self, ways: frozenset[By] = frozenset(By), estimate: Any = None) -> None:
-        self.ways = ways
-        self.estimate = estimate or Estimate.exactly(260)
-        self.looks = 0
-        self.ended: set[int] = set()
-        self.sent: dict[int, Order] = {}
-        self.going: set[int] = set()  # their KV is being read
-
-    def growing(self) -> Iterator[Growing]:
-        self.looks += 1
-        for at in range(10):
-            if at not in self.ended:
-                yield Growing(
-                    name=str(at),
-                    worker_id="d1" if at in self.going else "d0",
-                    klass="default",
-                    prompt_tokens=60,
-                    generated_tokens=100,
-                    features=Features("m", 60),
-                    estimate=self.estimate,
-                    cap=partial(self.ended.add, at),
-                    move=partial(self._move, at),
-                    ways=frozenset() if at in self.sent else self.ways,
-                    leaving=at in self.sent and at not in self.going,
-                    left="d0" if at in self.going else "",
-                )
-
-    def _move(self, at: int, order: Order) -> None:
-        self.sent[at] = order
-
-
-def overruns(cluster: Cluster, policy: Mapping[str, Any], leaning: tuple[str, ...] = ()) -> Overruns:
-    controller = Controller(PolicyConfig.model_validate(policy), lambda: 0.0)
-    return Overruns(cluster, controller, lambda: leaning)  # type: ignore[arg-type]  # a stand-in: it has what is asked of it here
+pytestmark = pytest.mark.usefixtures("at_once")
 
 
 def test_one_shortage_is_not_answered_again_before_the_worker_has_spoken_again() -> None:
@@ -320,96 +218,3 @@ def test_full_is_what_the_engine_has_in_use_and_not_what_is_promised() -> None:
             cluster.full.blocks_free = 0
             cluster.changed()
             assert len(answers.sent) == moves
-
-
-def test_a_worker_that_leans_to_prefill_is_the_emptiest_and_stays_so() -> None:
-    """R-26 under fluid roles: it computes prompts for the others."""
-    cluster = Cluster()
-    one, answers = overruns(cluster, BALANCE, leaning=("d1",)), Answers()
-    with one.watching(answers):
-        cluster.told(2, held=90)
-        cluster.changed()
-        assert not answers.sent
-
-
-def test_a_full_worker_that_leans_gives_like_any_other() -> None:
-    cluster = Cluster()
-    one, answers = overruns(cluster, BALANCE, leaning=("d0",)), Answers()
-    with one.watching(answers):
-        cluster.told(2, held=90)
-        cluster.changed()
-        assert [order.worker_id for order in answers.sent.values()] == ["d1"]
-
-
-@pytest.mark.parametrize(("room", "target"), [(100, "d2"), (9, "d1")])
-def test_what_is_short_moves_to_a_worker_that_leans_only_where_no_other_has_room(room: int, target: str) -> None:
-    cluster = Cluster()
-    third = cluster._worker("d2")
-    cluster.told(1, held=100 - room, worker=third)
-    third.state = replace(third.state, pool_blocks_used=0)
-    cluster.workers = lambda: [cluster.full, cluster.empty, third]  # type: ignore[method-assign]  # replaced for the test
-    cluster.pairs.links["d2"] = {"d0": Link("tcp", 1e6)}
-    one, answers = overruns(cluster, MOVE, leaning=("d1",)), Answers()
-    with one.watching(answers):
-        cluster.told(2, held=105)
-        cluster.changed()
-        assert {order.worker_id for order in answers.sent.values()} == {target}
-
-
-def test_in_an_emergency_room_now_is_room() -> None:
-    """All of the other worker is promised, and nearly all is free."""
-    for policy, moves in ((MOVE, 1), (BALANCE, 0)):
-        cluster = Cluster()
-        cluster.empty.headroom_blocks = 0
-        one, answers = overruns(cluster, policy), Answers()
-        with one.watching(answers):
-            cluster.told(2, held=105)
-            cluster.changed()
-            assert len(answers.sent) == moves
-
-
-def test_a_worker_that_draws_on_its_pool_helps_where_it_has_room() -> None:
-    cluster = Cluster()
-    cluster.empty.state = replace(cluster.empty.state, pool_blocks=90, pool_blocks_used=90)
-    one, answers = overruns(cluster, MOVE), Answers()
-    with one.watching(answers):
-        cluster.told(2, held=105)
-        cluster.changed()
-        assert len(answers.sent) == 1
-
-
-def test_kv_that_is_being_read_elsewhere_is_as_good_as_free() -> None:
-    """Or a second answer would leave for the same shortage."""
-    cluster = Cluster()
-    one, answers = overruns(cluster, MOVE), Answers()
-    with one.watching(answers):
-        cluster.told(2, held=105)
-        cluster.changed()
-        assert len(answers.sent) == 1
-        answers.going = set(answers.sent)
-        cluster.told(3, held=105)
-        cluster.changed()
-        assert len(answers.sent) == 1
-        answers.going = set()
-        answers.ended |= set(answers.sent)
-        cluster.told(4, held=105)
-        cluster.changed()
-        assert len(answers.sent) == 2
-
-
-def test_who_has_refused_is_asked_again_when_it_has_spoken() -> None:
-    cluster = Cluster()
-    one, answers = overruns(cluster, MOVE), Answers()
-    with one.watching(answers):
-        cluster.told(2, held=105)
-        cluster.changed()
-        (first,) = answers.sent
-        del answers.sent[first]
-        one.moved(Moved(str(first), "overrun", "refused", "transfer", "d0", "d1", 7, {}))
-        cluster.told(3, held=105)
-        cluster.changed()
-        assert not answers.sent
-        cluster.told(2, held=0, worker=cluster.empty)
-        cluster.told(4, held=105)
-        cluster.changed()
-        assert len(answers.sent) == 1
