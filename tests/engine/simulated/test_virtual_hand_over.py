@@ -4,7 +4,7 @@ import random
 from functools import partial
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.simulated.cost import Link
@@ -13,6 +13,7 @@ from engine.simulated.job import Event, Job, Kind
 from engine.simulated.limits import Limits
 from engine.simulated.virtual import VirtualEngine
 from engine.simulated.virtual_fleet import VirtualFleet
+from tests.examples import examples
 
 LIMITS = Limits(block_size=16, blocks=400, max_num_seqs=16, max_batched_tokens=512, max_model_len=4096)
 COST = LinearCost(base_s=1e-3, token_s=1e-5, context_token_s=1e-7)
@@ -84,7 +85,7 @@ def test_many_move_and_no_token_is_lost(closed_form: bool) -> None:
     assert all(one.where(name, Kind.FINISHED) == (["b"] if name in one.given else ["a"]) for name in one.jobs)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     jobs=st.lists(st.tuples(st.floats(0, 1), st.integers(1, 900), st.integers(1, 200)), min_size=1, max_size=20),
     moves=st.dictionaries(st.integers(0, 19), st.floats(0, 1.5), max_size=8),

@@ -9,9 +9,8 @@ from gateway.policy.prefix import BlockHashes
 from gateway.policy.routing import Fleet
 from loadgen.simulate.fleet import SimFleet
 from loadgen.simulate.simulation import Simulation
+from tests.examples import first
 from tests.loadgen.simulate.cases import case, harsh
-
-_SEEDS = 40
 
 
 def anew(fleet: SimFleet, prefix: BlockHashes) -> Fleet:
@@ -51,9 +50,10 @@ class Looks:
         assert seen.dedicated == wanted.dedicated
 
 
-def test_it_is_whatever_happens_to_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("seeds", first(1, [range(10), range(10, 40)]), ids=str)
+def test_it_is_whatever_happens_to_workers(monkeypatch: pytest.MonkeyPatch, seeds: range) -> None:
     looks = Looks(monkeypatch)
-    for seed in range(_SEEDS):
+    for seed in seeds:
         for drawn in (case(seed), harsh(seed)):
             Simulation(drawn.layout, drawn.schedule).run()
     assert looks.closed
