@@ -24,6 +24,7 @@ def test_a_part_of_the_day_has_its_own_requests() -> None:
 _SHORT = ["--hours", "0.02", "--gpus", "8", "--steady"]
 
 
+@pytest.mark.slow
 def test_it_says_how_far_it_is_and_what_it_took(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(_SHORT) == 0
     said, progress = capsys.readouterr()

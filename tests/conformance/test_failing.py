@@ -209,6 +209,7 @@ async def test_b45_load_is_the_truth_at_every_moment() -> None:
         assert counted() == (0,) * 4
 
 
+@pytest.mark.slow
 async def test_b46_a_worker_that_takes_work_and_fails_it_is_out_after_three() -> None:
     settings = config(health={"probe_backoff_s": 30.0})
     async with whole(TRIO, settings=settings, scripts={"p0": script(PREFILL_BROKEN)}) as one:

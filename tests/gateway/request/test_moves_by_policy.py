@@ -176,6 +176,7 @@ async def test_r08_in_an_emergency_a_worker_takes_what_it_would_refuse_a_newcome
         await one.settled(10.0)
 
 
+@pytest.mark.slow
 async def test_many_that_move_at_once_are_all_right() -> None:
     policy = {"balance": {"above": 0.01, "spread": 0.01}}
     async with fleet(DUO, profile="toy", settings=settings(policy)) as one:
