@@ -174,6 +174,7 @@ def frame_to_pb(frame: Frame) -> pb.Frame:
             or delta.compute_s
             or delta.fault is not None
             or delta.prompt_logprobs
+            or delta.ticket is not None
             or delta.stays
         ):
             _fill_rare(added, delta)

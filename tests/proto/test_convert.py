@@ -67,6 +67,22 @@ def test_frame_round_trips(noun: Frame) -> None:
     assert over_the_wire(noun, convert.frame_to_pb, convert.frame_from_pb) == noun
 
 
+@pytest.mark.parametrize(
+    "delta",
+    [
+        SequenceDelta((), ticket=Ticket("t", "w", "e", b"", 17, 2, 16, 1, 30.0)),
+        SequenceDelta((), stays=True),
+        SequenceDelta((), cached_tokens=1),
+        SequenceDelta((), queue_s=0.5),
+        SequenceDelta((), finish=FinishReason.LENGTH),
+    ],
+)
+def test_each_rare_field_travels_alone(delta: SequenceDelta) -> None:
+    """A frame is cheap for what it leaves out: a ticket with no other news was left out too."""
+    frame: Frame = ((3, delta),)
+    assert over_the_wire(frame, convert.frame_to_pb, convert.frame_from_pb) == frame
+
+
 @given(nouns.PREFILL_DONES)
 @examples(60)
 def test_prefill_done_round_trips(noun: PrefillDone) -> None:
