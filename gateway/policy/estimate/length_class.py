@@ -52,6 +52,7 @@ class LengthClass:
         self._detector = Detector(knobs.drift.slack, knobs.drift.threshold)
         self._endings: Endings | None = None  # of a class whose running answers are told
         self._recent: deque[tuple[int, bool]] = deque(maxlen=knobs.drift.remember)
+        self._shares: Floats | None = None  # of the kinds in its prior, where it leans on one
         self._quick_left = 0
         self._pending = 0
         self._built_s = now_s
@@ -77,10 +78,14 @@ class LengthClass:
             self.worth = self._sketch.effective(now_s)
             ended, cut = self._sketch.weights(now_s)
             self.young = self.worth < _GROWN * self._sketch.running
-            base = parent.mass if parent.parts is None else parent.parts.given(ended, cut)
+            base = parent.mass if parent.parts is None else self._kinds(parent.parts, ended, cut)
             self.table = Table(posterior(base, strength, ended, cut), self._bins)
             self._built_s, self._pending = now_s, 0
         return self.table
+
+    def _kinds(self, parts: Parts, ended: Floats, cut: Floats | None) -> Floats:
+        self._shares = parts.given(ended, cut, self._shares)
+        return parts.mixed(self._shares)
 
     def add(self, key: int, cut: bool, now_s: float) -> None:
         quick = self._quick_left > 0

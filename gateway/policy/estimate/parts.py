@@ -14,10 +14,10 @@ from gateway.policy.estimate.bins import Bins
 from gateway.policy.estimate.estimate import Floats
 
 #: Deviation of the logarithm of one kind's lengths, and the distance from one kind to the next.
-_SIGMA, _APART = 0.7, 0.35
+_SIGMA, _APART = 0.5, 0.25
 #: Answers that the shares of the prior are worth.
 _WORTH = 2.0
-_STEPS = 5
+_STEPS = 10
 _TINY = 1e-300
 
 
@@ -41,14 +41,19 @@ class Parts:
         mass = mass[there] / shares[there, None]
         return cls(shares[there] / shares[there].sum(), mass, mass[:, ::-1].cumsum(axis=1)[:, ::-1])
 
-    def given(self, ended: Floats, cut: Floats | None) -> Floats:
-        """Probability by bin, (bins,), of the kinds that these weights of whole and cut answers speak for."""
+    def given(self, ended: Floats, cut: Floats | None, start: Floats | None = None) -> Floats:
+        """Shares of the kinds, (K,), that these weights of whole and cut answers speak for. `start`: those found last time; some
+        steps further each time is as good as many at once, and it is asked again and again."""
         lasted = np.zeros_like(ended) if cut is None else np.maximum(cut, 0.0)
-        shares = self.shares
+        shares = self.shares if start is None or len(start) != len(self.shares) else start
         for _ in range(_STEPS):
             whole = self.mass @ (ended / np.maximum(shares @ self.mass, _TINY))
             begun = self.alive @ (lasted / np.maximum(shares @ self.alive, _TINY))
             shares = _WORTH * self.shares + shares * (whole + begun)
             shares = shares / shares.sum()
+        return shares
+
+    def mixed(self, shares: Floats) -> Floats:
+        """Probability by bin, (bins,), of so much of each kind."""
         mass: Floats = shares @ self.mass
         return mass
