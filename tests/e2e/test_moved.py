@@ -1,13 +1,12 @@
 """A running answer of the real engine leaves a full worker for one with room: the same text, KV read and not computed again."""
 
 import asyncio
-import time
 
 import httpx
 import pytest
 
 from tests.e2e.answers import completion, prompt, texts
-from tests.e2e.stack import WATCH_INTERVAL_S, Stack, another_gateway, colocated_gateway, paired
+from tests.e2e.stack import Stack, another_gateway, colocated_gateway, paired
 from tests.waiting import HANG_S
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
@@ -42,3 +41,39 @@ async def test_answers_that_move_are_those_of_one_worker(both: Stack) -> None:
     assert sum(float(line.rpartition(" ")[2]) for line in moved) >= 1
     assert pair["bytes"] > 0
     assert pair["failures"] == 0
+
+
+async def test_a_worker_that_drains_is_rid_of_its_answers_while_they_run(both: Stack) -> None:
+    """They would have kept it for as long as they last: its KV is read elsewhere, and it is idle."""
+    bodies = [completion(prompt(length, seed=length + 1), ANSWER_TOKENS) for length in LENGTHS]
+    away, here = "colocated-1", "colocated-0"
+    with another_gateway(both, (here, away)) as gateway:
+        async with httpx.AsyncClient(base_url=gateway.url, timeout=HANG_S) as client:
+
+            async def order(worker: str, what: str) -> None:
+                (await client.post(f"/tandem/v1/workers/{worker}/{what}")).raise_for_status()
+
+            await order(away, "drain")
+            running = asyncio.create_task(texts(gateway.url, bodies))
+            await asyncio.to_thread(
+                gateway.wait, "all run", lambda _: gateway.worker(here)["running"] == len(bodies), HANG_S
+            )
+            await order(away, "resume")
+            await order(here, "drain")
+            try:
+                await asyncio.to_thread(
+                    gateway.wait, "it is rid of them", lambda _: gateway.worker(here)["sequences"] == 0, HANG_S
+                )
+                assert not running.done()
+                answers = await running
+                gateway.wait_idle()
+                metrics = (await client.get("/metrics")).text
+                pair = next(one for one in gateway.pairs() if one["prefill_worker"] == here)
+            finally:
+                await order(here, "resume")
+    moved = 'tandem_moves_total{outcome="moved",reason="drain"}'
+    assert sum(float(line.rpartition(" ")[2]) for line in metrics.splitlines() if line.startswith(moved)) == len(bodies)
+    assert pair["bytes"] > 0
+    with colocated_gateway(both, here) as reference_url:
+        expected = await texts(reference_url, [body | {"cache_salt": "reference"} for body in bodies])
+    assert answers == expected
