@@ -158,7 +158,7 @@ class Ledger:
             if reason is None and not decision.admitted:
                 reason = RefusalReason.KV_BUSY
         needed = math.ceil(decision.needed_blocks)
-        if reason is RefusalReason.KV_BUSY and not request.emergency:
+        if reason is RefusalReason.KV_BUSY and not request.moves:
             self.expected.delayed(candidate, request, decision)
         elif reason is None and others_first:
             reason = RefusalReason.KV_BUSY

@@ -102,8 +102,8 @@ class DecodeService:
             return self.ledger.refusal(_REFUSALS[refusal.kind], request, load)
         others_first = self.refused.others_first(request.gateway_id, self._held)
         reply = self.ledger.reserve(request, load, others_first=others_first)
-        # An answer that is refused goes on where it is: nobody waits for it. Nor would anybody say that a stranger has left.
-        if not request.emergency and any(one.gateway_id == request.gateway_id for one in self._attachments):
+        # An answer that was to move goes on where it is: nobody waits for it. Nor would anybody say that a stranger has left.
+        if not request.moves and any(one.gateway_id == request.gateway_id for one in self._attachments):
             self.refused.answered(request.gateway_id, reply)
         return reply
 

@@ -15,6 +15,8 @@ class ReserveRequest:
     `generated_tokens`: of the prompt, so many are an answer's own, which goes on here: `lengths` and `limit_tokens` are of
     the whole answer. `emergency`: it runs at a worker that is about to run out of KV, and is computed anew if it stays: room
     for what it holds is enough, whatever is promised to others. Only the gateway's policy says so, never a client.
+    `moves`: an answer under way asks, out of line. If it is refused it goes on where it is, or stands in line and asks as others do:
+    nobody waits for this one.
     """
 
     gateway_id: str
@@ -29,6 +31,7 @@ class ReserveRequest:
     lengths_of: int = 0
     generated_tokens: int = 0
     emergency: bool = False
+    moves: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,8 @@ class Bid:
     `asks` counts how often a worker was asked for it: whoever has been sent back keeps the place in line. `claim` is by
     what it stands in line; `plan` and `decision`, where there is a controller, what is known of it and its account.
     `parts`: the prompts of a request that has several, which get their places together; then `need` is that of all and
-    `plan` that of the longest. `emergency`: an answer that leaves a worker without KV; nothing that a client sends says so.
+    `plan` that of the longest. `moves`: an answer under way asks one worker, out of line, and
+    nobody waits if that refuses. `emergency`: it leaves a worker without KV. Nothing that a client sends says either.
     """
 
     request_id: str
@@ -39,6 +40,7 @@ class Bid:
     plan: Plan | None = None
     decision: Decision | None = None
     parts: tuple["Bid", ...] = ()
+    moves: bool = False
     emergency: bool = False
 
     @property

@@ -102,7 +102,10 @@ class Asking:
             self._blame(bid, worker, error)
             return None
         if isinstance(reply, Refusal):
-            worker.refused(reply, lease)
+            if bid.moves:  # nobody waits for it, and a prompt may fit all the same
+                worker.leases.give_back(lease, quiet=True)
+            else:
+                worker.refused(reply, lease)
             self._controller.not_granted(bid, worker.worker_id, reply)
             self._judge(bid, worker, reply)
             return None

@@ -154,6 +154,7 @@ class Moves:
             priority=intent.priority,
             plan=plan,
             decision=self._bid.decision,
+            moves=True,
             emergency=order.why is Why.OVERRUN,
         )
         return await job.desk.ask_at(bid, Placement(order.worker_id, Path.LOCAL, MOVED))

@@ -215,6 +215,7 @@ class Moves:
             tenant=bid.tenant,
             priority=bid.priority,
             plan=plan,
+            moves=True,
             emergency=emergency,
         )
         placement, ttl_s = Placement(target.name, Path.LOCAL, "moved"), self._ground.config.reservation_ttl_s

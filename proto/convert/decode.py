@@ -33,6 +33,7 @@ def reserve_request_to_pb(request: ReserveRequest) -> pb.ReserveRequest:
         lengths_of=request.lengths_of,
         generated_tokens=request.generated_tokens,
         emergency=request.emergency,
+        moves=request.moves,
     )
 
 
@@ -50,6 +51,7 @@ def reserve_request_from_pb(message: pb.ReserveRequest) -> ReserveRequest:
         lengths_of=message.lengths_of,
         generated_tokens=message.generated_tokens,
         emergency=message.emergency,
+        moves=message.moves,
     )
 
 

@@ -48,6 +48,7 @@ class Worker:
         others_first: bool = False,
         generated: int = 0,
         emergency: bool = False,
+        moves: bool = False,
     ) -> Reservation | Refusal:
         """`generated`: of the prompt."""
         self.asked += 1
@@ -63,6 +64,7 @@ class Worker:
             arrival_s=arrival_s,
             generated_tokens=generated,
             emergency=emergency,
+            moves=moves or emergency,
         )
         return self.ledger.reserve(request, load or Load(), others_first=others_first)
 
@@ -304,6 +306,15 @@ def test_an_emergency_is_refused_where_those_that_run_would_run_out_a_moment_lat
     assert refusal.reason is RefusalReason.KV_BUSY
     assert worker.ledger.pool_report(Load()).delayed_requests == 0  # nobody waits for the pool
     assert isinstance(worker.ask(long, prompt=most, generated=most - 100, emergency=True), Reservation)
+
+
+def test_the_pool_keeps_nobody_waiting_who_goes_on_elsewhere() -> None:
+    """Its price is who would have been let in without it, and waits: not the same answer again, each time that it may move."""
+    worker = Worker(Admission(epsilon=0.01, pool_share=0.1, spread=0.0, learn=False))
+    worker.fill(lognormal(200, 0.5))
+    for moves, delayed in ((True, 1), (False, 2)):  # and the one that ended the filling
+        assert isinstance(worker.ask(lognormal(200, 0.5), moves=moves), Refusal)
+        assert worker.ledger.pool_report(Load()).delayed_requests == delayed
 
 
 def test_an_emergency_comes_before_those_to_whom_room_is_left() -> None:

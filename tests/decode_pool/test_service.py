@@ -12,7 +12,7 @@ from engine.simulated.faults import Script
 from engine.simulated.injector import Injector
 from proto import services
 from proto.fault import FaultKind
-from proto.reservation import Refusal, RefusalReason, ReserveRequest
+from proto.reservation import Refusal, RefusalReason, Reservation, ReserveRequest
 from proto.work import Abort, FinishReason, Hello, WriterLost
 from proto.worker import Role
 from tests.engine.simulated.hold import Hold, before_each_step
@@ -93,14 +93,26 @@ async def test_r14_a_busy_worker_refuses_with_numbers_and_the_engine_sees_nothin
         assert served.worker.dispatcher.stats().steps == 0
 
 
-async def test_nobody_is_kept_waiting_for_an_answer_that_was_refused_in_an_emergency() -> None:
-    """It goes on where it is; of a prompt that was refused the gateway waits, and is left room."""
+@pytest.mark.parametrize("emergency", [True, False])
+async def test_nobody_is_kept_waiting_for_an_answer_that_was_refused_a_place_elsewhere(emergency: bool) -> None:
+    """Why ever it was to move, it goes on where it is; of a prompt that was refused the gateway waits, and is left room."""
     async with serve(Role.DECODE, kv_blocks=10) as served, served.client.attached():
+        decode, prompt = served.worker.decode, ReserveRequest(served.client.gateway_id, "r2", 30, 3, 60.0)
         await served.client.reserve(100, 28)
-        for emergency, waiting in ((True, 0), (False, 1)):
-            request = ReserveRequest(served.client.gateway_id, "r2", 30, 3, 60.0, emergency=emergency)
-            assert isinstance(await served.worker.decode.reserve(request), Refusal)
-            assert len(served.worker.decode.refused) == waiting
+        for request, waiting in ((replace(prompt, moves=True, emergency=emergency), 0), (prompt, 1)):
+            assert isinstance(await decode.reserve(request), Refusal)
+            assert len(decode.refused) == waiting
+
+
+async def test_a_gateway_goes_on_waiting_when_an_answer_of_its_own_has_moved() -> None:
+    """Its prompt still has no place, and would lose its turn to gateways that came later."""
+    async with serve(Role.DECODE, kv_blocks=10) as served, served.client.attached():
+        decode, prompt = served.worker.decode, ReserveRequest(served.client.gateway_id, "r2", 30, 3, 60.0)
+        await served.client.reserve(100, 28)
+        assert isinstance(await decode.reserve(prompt), Refusal)
+        moves = ReserveRequest(served.client.gateway_id, "r3", 10, 3, 60.0, moves=True)
+        assert isinstance(await decode.reserve(moves), Reservation)
+        assert len(decode.refused) == 1
 
 
 async def test_slots_are_refused_when_the_batch_is_full() -> None:

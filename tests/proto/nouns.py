@@ -100,7 +100,7 @@ COMMANDS = (
 )
 FRAMES = st.lists(st.tuples(U64, DELTAS), max_size=4).map(tuple)
 RESERVE_REQUESTS = st.builds(
-    ReserveRequest, TEXT, TEXT, U32, U32, NUMBER, U32, TOKENS, U32, NUMBER, U64, U32, st.booleans()
+    ReserveRequest, TEXT, TEXT, U32, U32, NUMBER, U32, TOKENS, U32, NUMBER, U64, U32, st.booleans(), st.booleans()
 )
 RESERVE_REPLIES = st.builds(Reservation, TEXT, U32, NUMBER) | st.builds(
     Refusal, st.sampled_from(RefusalReason), U32, U32, U32, U32, U32, U32, NUMBER, NUMBER, NUMBER, U32

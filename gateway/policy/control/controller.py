@@ -220,7 +220,9 @@ class Controller:
         need, plan = bid.need, bid.plan
         if plan is None or not plan.lengths:
             prompt, growth = need.prompt_tokens, need.growth_tokens
-            return ReserveRequest(gateway_id, name, prompt, growth, ttl_s, need.answers, emergency=bid.emergency)
+            return ReserveRequest(
+                gateway_id, name, prompt, growth, ttl_s, need.answers, emergency=bid.emergency, moves=bid.moves
+            )
         return ReserveRequest(
             gateway_id,
             name,
@@ -234,6 +236,7 @@ class Controller:
             plan.kin,
             plan.generated_tokens,
             bid.emergency,
+            bid.moves,
         )
 
     def not_granted(self, bid: Bid, worker_id: str, refusal: Refusal) -> None:

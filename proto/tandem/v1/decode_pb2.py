@@ -25,47 +25,47 @@ _sym_db = _symbol_database.Default()
 from proto.tandem.v1 import common_pb2 as proto_dot_tandem_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cproto/tandem/v1/decode.proto\x12\ttandem.v1\x1a\x1cproto/tandem/v1/common.proto\"\x83\x02\n\x0eReserveRequest\x12\x12\n\ngateway_id\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x15\n\rprompt_tokens\x18\x03 \x01(\r\x12\x15\n\rgrowth_tokens\x18\x04 \x01(\r\x12\r\n\x05ttl_s\x18\x05 \x01(\x01\x12\x11\n\tsequences\x18\x06 \x01(\r\x12\x0f\n\x07lengths\x18\x07 \x03(\r\x12\x14\n\x0climit_tokens\x18\x08 \x01(\r\x12\x11\n\tarrival_s\x18\t \x01(\x01\x12\x12\n\nlengths_of\x18\n \x01(\x06\x12\x18\n\x10generated_tokens\x18\x0b \x01(\r\x12\x11\n\temergency\x18\x0c \x01(\x08\"n\n\x0cReserveReply\x12-\n\x0breservation\x18\x01 \x01(\x0b\x32\x16.tandem.v1.ReservationH\x00\x12%\n\x07refusal\x18\x02 \x01(\x0b\x32\x12.tandem.v1.RefusalH\x00\x42\x08\n\x06result\"D\n\x0bReservation\x12\x16\n\x0ereservation_id\x18\x01 \x01(\t\x12\x0e\n\x06\x62locks\x18\x02 \x01(\r\x12\r\n\x05ttl_s\x18\x03 \x01(\x01\":\n\x0cRenewRequest\x12\x16\n\x0ereservation_id\x18\x01 \x01(\t\x12\x12\n\ngateway_id\x18\x02 \x01(\t\"\x1d\n\nRenewReply\x12\x0f\n\x07renewed\x18\x01 \x01(\x08\"\x83\x02\n\x07Refusal\x12(\n\x06reason\x18\x01 \x01(\x0e\x32\x18.tandem.v1.RefusalReason\x12\x15\n\rblocks_needed\x18\x02 \x01(\r\x12\x14\n\x0c\x62locks_total\x18\x03 \x01(\r\x12\x13\n\x0b\x62locks_used\x18\x04 \x01(\r\x12\x17\n\x0f\x62locks_reserved\x18\x05 \x01(\r\x12\x13\n\x0bslots_total\x18\x06 \x01(\r\x12\x12\n\nslots_used\x18\x07 \x01(\r\x12\x13\n\x0bpeak_blocks\x18\x08 \x01(\x01\x12\x14\n\x0climit_blocks\x18\t \x01(\x01\x12\x0c\n\x04risk\x18\n \x01(\x01\x12\x11\n\tpeak_step\x18\x0b \x01(\r\"[\n\x19ReleaseReservationRequest\x12\x16\n\x0ereservation_id\x18\x01 \x01(\t\x12\x12\n\ngateway_id\x18\x02 \x01(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\"+\n\x17ReleaseReservationReply\x12\x10\n\x08released\x18\x01 \x01(\x08\"\xd5\x01\n\x07\x43ommand\x12!\n\x05hello\x18\x01 \x01(\x0b\x32\x10.tandem.v1.HelloH\x00\x12!\n\x05start\x18\x02 \x01(\x0b\x32\x10.tandem.v1.StartH\x00\x12!\n\x05\x61\x62ort\x18\x03 \x01(\x0b\x32\x10.tandem.v1.AbortH\x00\x12,\n\x0bwriter_lost\x18\x04 \x01(\x0b\x32\x15.tandem.v1.WriterLostH\x00\x12(\n\thand_over\x18\x05 \x01(\x0b\x32\x13.tandem.v1.HandOverH\x00\x42\t\n\x07\x63ommand\"*\n\x05Hello\x12\x12\n\ngateway_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\t\"s\n\x05Start\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x16\n\x0ereservation_id\x18\x02 \x01(\t\x12\x1d\n\x04work\x18\x03 \x01(\x0b\x32\x0f.tandem.v1.Work\x12!\n\x06ticket\x18\x04 \x01(\x0b\x32\x11.tandem.v1.Ticket\"\x19\n\x05\x41\x62ort\x12\x10\n\x08sequence\x18\x01 \x01(\x04\"1\n\nWriterLost\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x11\n\tworker_id\x18\x02 \x01(\t\"\x1c\n\x08HandOver\x12\x10\n\x08sequence\x18\x01 \x01(\x04\"1\n\x05\x46rame\x12(\n\x06\x64\x65ltas\x18\x01 \x03(\x0b\x32\x18.tandem.v1.SequenceDelta\"\xdb\x02\n\rSequenceDelta\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x0e\n\x06tokens\x18\x02 \x03(\r\x12*\n\x08logprobs\x18\x03 \x03(\x0b\x32\x18.tandem.v1.TokenLogprobs\x12\'\n\x06\x66inish\x18\x04 \x01(\x0e\x32\x17.tandem.v1.FinishReason\x12\x1f\n\x05\x66\x61ult\x18\x05 \x01(\x0b\x32\x10.tandem.v1.Fault\x12\x15\n\rcached_tokens\x18\x06 \x01(\r\x12\x31\n\x0fprompt_logprobs\x18\x07 \x03(\x0b\x32\x18.tandem.v1.PromptLogprob\x12\x0f\n\x07queue_s\x18\x08 \x01(\x01\x12\x12\n\ntransfer_s\x18\t \x01(\x01\x12\x11\n\tcompute_s\x18\n \x01(\x01\x12!\n\x06ticket\x18\x0b \x01(\x0b\x32\x11.tandem.v1.Ticket\x12\r\n\x05stays\x18\x0c \x01(\x08*\xe5\x01\n\rRefusalReason\x12\x1e\n\x1aREFUSAL_REASON_UNSPECIFIED\x10\x00\x12\x1d\n\x19REFUSAL_REASON_NEVER_FITS\x10\x01\x12\x1a\n\x16REFUSAL_REASON_KV_BUSY\x10\x02\x12\x1d\n\x19REFUSAL_REASON_SLOTS_BUSY\x10\x03\x12\x1b\n\x17REFUSAL_REASON_DRAINING\x10\x04\x12\x1d\n\x19REFUSAL_REASON_WRONG_ROLE\x10\x05\x12\x1e\n\x1aREFUSAL_REASON_ENGINE_DEAD\x10\x06\x32\x89\x02\n\x06\x44\x65\x63ode\x12=\n\x07Reserve\x12\x19.tandem.v1.ReserveRequest\x1a\x17.tandem.v1.ReserveReply\x12\x37\n\x05Renew\x12\x17.tandem.v1.RenewRequest\x1a\x15.tandem.v1.RenewReply\x12S\n\x07Release\x12$.tandem.v1.ReleaseReservationRequest\x1a\".tandem.v1.ReleaseReservationReply\x12\x32\n\x06\x41ttach\x12\x12.tandem.v1.Command\x1a\x10.tandem.v1.Frame(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cproto/tandem/v1/decode.proto\x12\ttandem.v1\x1a\x1cproto/tandem/v1/common.proto\"\x92\x02\n\x0eReserveRequest\x12\x12\n\ngateway_id\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x15\n\rprompt_tokens\x18\x03 \x01(\r\x12\x15\n\rgrowth_tokens\x18\x04 \x01(\r\x12\r\n\x05ttl_s\x18\x05 \x01(\x01\x12\x11\n\tsequences\x18\x06 \x01(\r\x12\x0f\n\x07lengths\x18\x07 \x03(\r\x12\x14\n\x0climit_tokens\x18\x08 \x01(\r\x12\x11\n\tarrival_s\x18\t \x01(\x01\x12\x12\n\nlengths_of\x18\n \x01(\x06\x12\x18\n\x10generated_tokens\x18\x0b \x01(\r\x12\x11\n\temergency\x18\x0c \x01(\x08\x12\r\n\x05moves\x18\r \x01(\x08\"n\n\x0cReserveReply\x12-\n\x0breservation\x18\x01 \x01(\x0b\x32\x16.tandem.v1.ReservationH\x00\x12%\n\x07refusal\x18\x02 \x01(\x0b\x32\x12.tandem.v1.RefusalH\x00\x42\x08\n\x06result\"D\n\x0bReservation\x12\x16\n\x0ereservation_id\x18\x01 \x01(\t\x12\x0e\n\x06\x62locks\x18\x02 \x01(\r\x12\r\n\x05ttl_s\x18\x03 \x01(\x01\":\n\x0cRenewRequest\x12\x16\n\x0ereservation_id\x18\x01 \x01(\t\x12\x12\n\ngateway_id\x18\x02 \x01(\t\"\x1d\n\nRenewReply\x12\x0f\n\x07renewed\x18\x01 \x01(\x08\"\x83\x02\n\x07Refusal\x12(\n\x06reason\x18\x01 \x01(\x0e\x32\x18.tandem.v1.RefusalReason\x12\x15\n\rblocks_needed\x18\x02 \x01(\r\x12\x14\n\x0c\x62locks_total\x18\x03 \x01(\r\x12\x13\n\x0b\x62locks_used\x18\x04 \x01(\r\x12\x17\n\x0f\x62locks_reserved\x18\x05 \x01(\r\x12\x13\n\x0bslots_total\x18\x06 \x01(\r\x12\x12\n\nslots_used\x18\x07 \x01(\r\x12\x13\n\x0bpeak_blocks\x18\x08 \x01(\x01\x12\x14\n\x0climit_blocks\x18\t \x01(\x01\x12\x0c\n\x04risk\x18\n \x01(\x01\x12\x11\n\tpeak_step\x18\x0b \x01(\r\"[\n\x19ReleaseReservationRequest\x12\x16\n\x0ereservation_id\x18\x01 \x01(\t\x12\x12\n\ngateway_id\x18\x02 \x01(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\"+\n\x17ReleaseReservationReply\x12\x10\n\x08released\x18\x01 \x01(\x08\"\xd5\x01\n\x07\x43ommand\x12!\n\x05hello\x18\x01 \x01(\x0b\x32\x10.tandem.v1.HelloH\x00\x12!\n\x05start\x18\x02 \x01(\x0b\x32\x10.tandem.v1.StartH\x00\x12!\n\x05\x61\x62ort\x18\x03 \x01(\x0b\x32\x10.tandem.v1.AbortH\x00\x12,\n\x0bwriter_lost\x18\x04 \x01(\x0b\x32\x15.tandem.v1.WriterLostH\x00\x12(\n\thand_over\x18\x05 \x01(\x0b\x32\x13.tandem.v1.HandOverH\x00\x42\t\n\x07\x63ommand\"*\n\x05Hello\x12\x12\n\ngateway_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\t\"s\n\x05Start\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x16\n\x0ereservation_id\x18\x02 \x01(\t\x12\x1d\n\x04work\x18\x03 \x01(\x0b\x32\x0f.tandem.v1.Work\x12!\n\x06ticket\x18\x04 \x01(\x0b\x32\x11.tandem.v1.Ticket\"\x19\n\x05\x41\x62ort\x12\x10\n\x08sequence\x18\x01 \x01(\x04\"1\n\nWriterLost\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x11\n\tworker_id\x18\x02 \x01(\t\"\x1c\n\x08HandOver\x12\x10\n\x08sequence\x18\x01 \x01(\x04\"1\n\x05\x46rame\x12(\n\x06\x64\x65ltas\x18\x01 \x03(\x0b\x32\x18.tandem.v1.SequenceDelta\"\xdb\x02\n\rSequenceDelta\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x0e\n\x06tokens\x18\x02 \x03(\r\x12*\n\x08logprobs\x18\x03 \x03(\x0b\x32\x18.tandem.v1.TokenLogprobs\x12\'\n\x06\x66inish\x18\x04 \x01(\x0e\x32\x17.tandem.v1.FinishReason\x12\x1f\n\x05\x66\x61ult\x18\x05 \x01(\x0b\x32\x10.tandem.v1.Fault\x12\x15\n\rcached_tokens\x18\x06 \x01(\r\x12\x31\n\x0fprompt_logprobs\x18\x07 \x03(\x0b\x32\x18.tandem.v1.PromptLogprob\x12\x0f\n\x07queue_s\x18\x08 \x01(\x01\x12\x12\n\ntransfer_s\x18\t \x01(\x01\x12\x11\n\tcompute_s\x18\n \x01(\x01\x12!\n\x06ticket\x18\x0b \x01(\x0b\x32\x11.tandem.v1.Ticket\x12\r\n\x05stays\x18\x0c \x01(\x08*\xe5\x01\n\rRefusalReason\x12\x1e\n\x1aREFUSAL_REASON_UNSPECIFIED\x10\x00\x12\x1d\n\x19REFUSAL_REASON_NEVER_FITS\x10\x01\x12\x1a\n\x16REFUSAL_REASON_KV_BUSY\x10\x02\x12\x1d\n\x19REFUSAL_REASON_SLOTS_BUSY\x10\x03\x12\x1b\n\x17REFUSAL_REASON_DRAINING\x10\x04\x12\x1d\n\x19REFUSAL_REASON_WRONG_ROLE\x10\x05\x12\x1e\n\x1aREFUSAL_REASON_ENGINE_DEAD\x10\x06\x32\x89\x02\n\x06\x44\x65\x63ode\x12=\n\x07Reserve\x12\x19.tandem.v1.ReserveRequest\x1a\x17.tandem.v1.ReserveReply\x12\x37\n\x05Renew\x12\x17.tandem.v1.RenewRequest\x1a\x15.tandem.v1.RenewReply\x12S\n\x07Release\x12$.tandem.v1.ReleaseReservationRequest\x1a\".tandem.v1.ReleaseReservationReply\x12\x32\n\x06\x41ttach\x12\x12.tandem.v1.Command\x1a\x10.tandem.v1.Frame(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'proto.tandem.v1.decode_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_REFUSALREASON']._serialized_start=1895
-  _globals['_REFUSALREASON']._serialized_end=2124
+  _globals['_REFUSALREASON']._serialized_start=1910
+  _globals['_REFUSALREASON']._serialized_end=2139
   _globals['_RESERVEREQUEST']._serialized_start=74
-  _globals['_RESERVEREQUEST']._serialized_end=333
-  _globals['_RESERVEREPLY']._serialized_start=335
-  _globals['_RESERVEREPLY']._serialized_end=445
-  _globals['_RESERVATION']._serialized_start=447
-  _globals['_RESERVATION']._serialized_end=515
-  _globals['_RENEWREQUEST']._serialized_start=517
-  _globals['_RENEWREQUEST']._serialized_end=575
-  _globals['_RENEWREPLY']._serialized_start=577
-  _globals['_RENEWREPLY']._serialized_end=606
-  _globals['_REFUSAL']._serialized_start=609
-  _globals['_REFUSAL']._serialized_end=868
-  _globals['_RELEASERESERVATIONREQUEST']._serialized_start=870
-  _globals['_RELEASERESERVATIONREQUEST']._serialized_end=961
-  _globals['_RELEASERESERVATIONREPLY']._serialized_start=963
-  _globals['_RELEASERESERVATIONREPLY']._serialized_end=1006
-  _globals['_COMMAND']._serialized_start=1009
-  _globals['_COMMAND']._serialized_end=1222
-  _globals['_HELLO']._serialized_start=1224
-  _globals['_HELLO']._serialized_end=1266
-  _globals['_START']._serialized_start=1268
-  _globals['_START']._serialized_end=1383
-  _globals['_ABORT']._serialized_start=1385
-  _globals['_ABORT']._serialized_end=1410
-  _globals['_WRITERLOST']._serialized_start=1412
-  _globals['_WRITERLOST']._serialized_end=1461
-  _globals['_HANDOVER']._serialized_start=1463
-  _globals['_HANDOVER']._serialized_end=1491
-  _globals['_FRAME']._serialized_start=1493
-  _globals['_FRAME']._serialized_end=1542
-  _globals['_SEQUENCEDELTA']._serialized_start=1545
-  _globals['_SEQUENCEDELTA']._serialized_end=1892
-  _globals['_DECODE']._serialized_start=2127
-  _globals['_DECODE']._serialized_end=2392
+  _globals['_RESERVEREQUEST']._serialized_end=348
+  _globals['_RESERVEREPLY']._serialized_start=350
+  _globals['_RESERVEREPLY']._serialized_end=460
+  _globals['_RESERVATION']._serialized_start=462
+  _globals['_RESERVATION']._serialized_end=530
+  _globals['_RENEWREQUEST']._serialized_start=532
+  _globals['_RENEWREQUEST']._serialized_end=590
+  _globals['_RENEWREPLY']._serialized_start=592
+  _globals['_RENEWREPLY']._serialized_end=621
+  _globals['_REFUSAL']._serialized_start=624
+  _globals['_REFUSAL']._serialized_end=883
+  _globals['_RELEASERESERVATIONREQUEST']._serialized_start=885
+  _globals['_RELEASERESERVATIONREQUEST']._serialized_end=976
+  _globals['_RELEASERESERVATIONREPLY']._serialized_start=978
+  _globals['_RELEASERESERVATIONREPLY']._serialized_end=1021
+  _globals['_COMMAND']._serialized_start=1024
+  _globals['_COMMAND']._serialized_end=1237
+  _globals['_HELLO']._serialized_start=1239
+  _globals['_HELLO']._serialized_end=1281
+  _globals['_START']._serialized_start=1283
+  _globals['_START']._serialized_end=1398
+  _globals['_ABORT']._serialized_start=1400
+  _globals['_ABORT']._serialized_end=1425
+  _globals['_WRITERLOST']._serialized_start=1427
+  _globals['_WRITERLOST']._serialized_end=1476
+  _globals['_HANDOVER']._serialized_start=1478
+  _globals['_HANDOVER']._serialized_end=1506
+  _globals['_FRAME']._serialized_start=1508
+  _globals['_FRAME']._serialized_end=1557
+  _globals['_SEQUENCEDELTA']._serialized_start=1560
+  _globals['_SEQUENCEDELTA']._serialized_end=1907
+  _globals['_DECODE']._serialized_start=2142
+  _globals['_DECODE']._serialized_end=2407
 # @@protoc_insertion_point(module_scope)

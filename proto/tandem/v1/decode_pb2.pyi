@@ -26,7 +26,7 @@ REFUSAL_REASON_WRONG_ROLE: RefusalReason
 REFUSAL_REASON_ENGINE_DEAD: RefusalReason
 
 class ReserveRequest(_message.Message):
-    __slots__ = ("gateway_id", "request_id", "prompt_tokens", "growth_tokens", "ttl_s", "sequences", "lengths", "limit_tokens", "arrival_s", "lengths_of", "generated_tokens", "emergency")
+    __slots__ = ("gateway_id", "request_id", "prompt_tokens", "growth_tokens", "ttl_s", "sequences", "lengths", "limit_tokens", "arrival_s", "lengths_of", "generated_tokens", "emergency", "moves")
     GATEWAY_ID_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     PROMPT_TOKENS_FIELD_NUMBER: _ClassVar[int]
@@ -39,6 +39,7 @@ class ReserveRequest(_message.Message):
     LENGTHS_OF_FIELD_NUMBER: _ClassVar[int]
     GENERATED_TOKENS_FIELD_NUMBER: _ClassVar[int]
     EMERGENCY_FIELD_NUMBER: _ClassVar[int]
+    MOVES_FIELD_NUMBER: _ClassVar[int]
     gateway_id: str
     request_id: str
     prompt_tokens: int
@@ -51,7 +52,8 @@ class ReserveRequest(_message.Message):
     lengths_of: int
     generated_tokens: int
     emergency: bool
-    def __init__(self, gateway_id: _Optional[str] = ..., request_id: _Optional[str] = ..., prompt_tokens: _Optional[int] = ..., growth_tokens: _Optional[int] = ..., ttl_s: _Optional[float] = ..., sequences: _Optional[int] = ..., lengths: _Optional[_Iterable[int]] = ..., limit_tokens: _Optional[int] = ..., arrival_s: _Optional[float] = ..., lengths_of: _Optional[int] = ..., generated_tokens: _Optional[int] = ..., emergency: _Optional[bool] = ...) -> None: ...
+    moves: bool
+    def __init__(self, gateway_id: _Optional[str] = ..., request_id: _Optional[str] = ..., prompt_tokens: _Optional[int] = ..., growth_tokens: _Optional[int] = ..., ttl_s: _Optional[float] = ..., sequences: _Optional[int] = ..., lengths: _Optional[_Iterable[int]] = ..., limit_tokens: _Optional[int] = ..., arrival_s: _Optional[float] = ..., lengths_of: _Optional[int] = ..., generated_tokens: _Optional[int] = ..., emergency: _Optional[bool] = ..., moves: _Optional[bool] = ...) -> None: ...
 
 class ReserveReply(_message.Message):
     __slots__ = ("reservation", "refusal")

@@ -6,6 +6,7 @@ import pytest
 
 from engine.simulated.faults import Script
 from gateway.policy.admission.move import By
+from gateway.policy.standing import Door
 from gateway.request.intent import Intent
 from gateway.request.moving import Outcome, Why
 from gateway.request.phase import Phase
@@ -138,13 +139,16 @@ async def test_one_that_arrives_does_not_leave_where_it_arrives() -> None:
         await one.settled()
 
 
-async def test_a_target_that_has_no_room_changes_nothing() -> None:
+async def test_a_target_that_has_no_room_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not for prompts either: smaller ones may fit."""
+    shut: list[float] = []
+    monkeypatch.setattr(Door, "refused", lambda _, now_s: shut.append(now_s))
     async with fleet(DUO, profile="toy", settings=settings()) as one:
         wanted = long()
         sending = Sending(one, wanted)
         await sending.sent(script={"kind": "full"})
         answer = await sending.answer()
-        assert outcomes(one) == {Outcome.REFUSED: 1}
+        assert (outcomes(one), shut) == ({Outcome.REFUSED: 1}, [])
         assert answer.tokens() == expected(wanted.prompts[0], wanted.sampling)
         assert (answer.record.moves, answer.record.handoffs, answer.record.decode_worker) == (0, 0, sending.source_id)
         sending.target.engine.injector.use(Script())
@@ -152,16 +156,18 @@ async def test_a_target_that_has_no_room_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("why", list(Why))
-async def test_only_want_of_kv_is_an_emergency(why: Why, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_move_says_that_it_is_one_and_only_want_of_kv_is_an_emergency(
+    why: Why, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A worker grants in one what it grants nobody else: what a client asks for never is, whatever its body says, and neither is a
-    move that could wait."""
+    move that could wait. Nobody waits for any of them."""
     async with fleet(DUO, profile="toy", settings=settings()) as one:
-        asked: list[tuple[str, bool, int]] = []
+        asked: list[tuple[str, ReserveRequest]] = []
         for name, _ in DUO:
             client = one.cluster.worker(name).connection.client  # type: ignore[union-attr]  # None would fail the test as well
 
             async def noted(request: ReserveRequest, *rest: Any, name: str = name, call: Any = client.reserve) -> Any:
-                asked.append((name, request.emergency, request.generated_tokens))
+                asked.append((name, request))
                 return await call(request, *rest)
 
             monkeypatch.setattr(client, "reserve", noted)
@@ -170,10 +176,11 @@ async def test_only_want_of_kv_is_an_emergency(why: Why, monkeypatch: pytest.Mon
         send(each, why=why)
         answer = await sending.answer()
         assert answer.record.moves == 1
-        first, second = asked
-        assert first == (sending.source_id, False, 0)
-        assert (second[0], second[1]) == (sending.target.name, why is Why.OVERRUN)
-        assert second[2] >= 3  # of the prompt there, so many are the answer's own
+        (source, first), (target, second) = asked
+        assert (source, target) == (sending.source_id, sending.target.name)
+        assert (first.moves, first.emergency, first.generated_tokens) == (False, False, 0)
+        assert (second.moves, second.emergency) == (True, why is Why.OVERRUN)
+        assert second.generated_tokens >= 3  # of the prompt there, so many are the answer's own
         await one.settled()
 
 

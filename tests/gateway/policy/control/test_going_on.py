@@ -23,8 +23,8 @@ def planned(subject: Controller, limit: int = 5_000) -> Plan:
     return subject.plan(Asked(FEATURES, 1, limit, declared=True, window=8_192, kv_tokens=16_000))
 
 
-def asked(subject: Controller, plan: Plan, *, emergency: bool) -> ReserveRequest:
-    bid = Bid("r", plan.need, PrefixKey((), ""), 1, plan=plan, emergency=emergency)
+def asked(subject: Controller, plan: Plan, *, moves: bool = False, emergency: bool = False) -> ReserveRequest:
+    bid = Bid("r", plan.need, PrefixKey((), ""), 1, plan=plan, moves=moves, emergency=emergency)
     return subject.reserve(bid, "g", "r-move", 30.0, Placement("d1", Path.LOCAL, "moved"), lambda: Fleet((), (), {}))
 
 
@@ -34,7 +34,7 @@ def test_its_tokens_are_prompt_and_its_lengths_are_those_of_the_whole_answer() -
     after = going_on(plan, 400)
     assert (after.need.prompt_tokens, after.need.growth_tokens, after.need.answers) == (500, 4_600, 1)
     assert after.output_tokens == plan.estimate.given(400).mean
-    request = asked(subject, after, emergency=False)
+    request = asked(subject, after)
     assert (request.prompt_tokens, request.generated_tokens, request.growth_tokens) == (500, 400, 4_600)
     assert (request.lengths, request.limit_tokens, request.lengths_of) == (plan.lengths, plan.limit_tokens, plan.kin)
 
@@ -42,9 +42,16 @@ def test_its_tokens_are_prompt_and_its_lengths_are_those_of_the_whole_answer() -
 def test_only_a_bid_that_is_an_emergency_says_so() -> None:
     for subject in (controller(), controller(Rule.DECLARED)):
         plan = going_on(planned(subject), 10)
-        assert not asked(subject, planned(subject), emergency=False).emergency
-        assert not asked(subject, plan, emergency=False).emergency
-        assert asked(subject, plan, emergency=True).emergency
+        assert not asked(subject, planned(subject)).emergency
+        assert not asked(subject, plan, moves=True).emergency
+        assert asked(subject, plan, moves=True, emergency=True).emergency
+
+
+def test_only_a_bid_that_moves_says_so() -> None:
+    for subject in (controller(), controller(Rule.DECLARED)):
+        plan = going_on(planned(subject), 10)
+        assert not asked(subject, plan).moves  # it stands in line again
+        assert asked(subject, plan, moves=True).moves
 
 
 def test_what_is_told_is_the_newest_that_is_known_of_its_class() -> None:
