@@ -26,6 +26,7 @@ from gateway.observe.fanout import Fanout
 from gateway.observe.metrics import Metrics
 from gateway.observe.request_log import RequestLog
 from gateway.observe.surface_observer import SurfaceObserver
+from gateway.observe.tracing.collector import LostSpansCollector
 from gateway.policy_versions.collector import VersionCollector
 from gateway.policy_versions.history import History
 from gateway.policy_versions.outcomes import OutcomeWatch
@@ -65,6 +66,7 @@ def assemble(config: GatewayConfig, observers: Sequence[SurfaceObserver] = ()) -
     surface.decisions = lifecycle.controller.decisions.of
     metrics.watch(cluster.snapshot, cluster.integrity, VERSION, lifecycle.policy)
     metrics.add(VersionCollector(watch.ever))
+    metrics.add(LostSpansCollector(lambda: exporter.lost if exporter else 0))
     return Gateway(cluster, lifecycle, surface, metrics, _memory(config, lifecycle), exporter or nullcontext())
 
 

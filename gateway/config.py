@@ -1,7 +1,9 @@
 """Everything an operator can set on a gateway. Unknown keys are errors."""
 
+import re
 from enum import StrEnum
 from typing import Self
+from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
@@ -10,6 +12,9 @@ from proto.tls import TlsConfig
 
 #: A reservation outlives the longest prefill by this, where nothing else is configured.
 _TTL_SLACK_S = 25.0
+#: RFC 9110: a name is a token, a value is visible ASCII with blanks inside.
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE = re.compile(r"[!-~](?:[ \t!-~]*[!-~])?")
 
 
 class OnPrefillFailure(StrEnum):
@@ -150,6 +155,26 @@ class TracesConfig(Strict):
     )
     service: str = Field("tandem", min_length=1, description="service.name of the spans.")
     headers: dict[str, SecretStr] = Field(default_factory=dict, description="Sent along, e.g. an authorization.")
+
+    @field_validator("endpoint")
+    @classmethod
+    def _can_be_reached(cls, endpoint: str) -> str:
+        parts = urlsplit(endpoint)
+        if not parts.hostname:
+            raise ValueError("names no host")
+        _ = parts.port  # ValueError beyond 65535
+        return endpoint
+
+    @field_validator("headers")
+    @classmethod
+    def _can_be_sent(cls, headers: dict[str, SecretStr]) -> dict[str, SecretStr]:
+        """The value is not repeated: it may be a key."""
+        for name, value in headers.items():
+            if not _HEADER_NAME.fullmatch(name):
+                raise ValueError(f"{name!r} is no name of a header")
+            if not _HEADER_VALUE.fullmatch(value.get_secret_value()):
+                raise ValueError(f"the value of {name} has characters that no header can have")
+        return headers
 
 
 class GatewayConfig(Strict):

@@ -165,9 +165,14 @@ VERSION_METRICS = (
     Spec("tandem_policy_realised_tokens_total", C, "What these answers came to.", ("policy",)),
 )
 
+#: What happened to spans; 0 where there are none.
+TRACE_METRICS = (
+    Spec("tandem_traces_lost_total", C, "Requests whose spans could not be sent to the collector; the log says why."),
+)
+
 _NAMES = frozenset({"worker", "prefill", "decode", "gateway"})
 
 #: Of these, what names no part of the fleet.
 NAMELESS_METRICS = tuple([spec for spec in CLUSTER_METRICS if not _NAMES.intersection(spec.labels)])
 
-CATALOGUE = REQUEST_METRICS + CLUSTER_METRICS + POLICY_METRICS + VERSION_METRICS
+CATALOGUE = REQUEST_METRICS + CLUSTER_METRICS + POLICY_METRICS + VERSION_METRICS + TRACE_METRICS

@@ -3,7 +3,14 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from gateway.observe.catalogue import CLUSTER_METRICS, POLICY_METRICS, REQUEST_METRICS, VERSION_METRICS, Spec
+from gateway.observe.catalogue import (
+    CLUSTER_METRICS,
+    POLICY_METRICS,
+    REQUEST_METRICS,
+    TRACE_METRICS,
+    VERSION_METRICS,
+    Spec,
+)
 from gateway.observe.elsewhere import ELSEWHERE
 
 TARGET = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
@@ -29,6 +36,7 @@ def render() -> str:
         ("Policy", POLICY_METRICS),
         ("Versions of the policy", VERSION_METRICS),
         ("Cluster", CLUSTER_METRICS),
+        ("Traces", TRACE_METRICS),
     )
     return "\n".join([_HEAD, *[line for title, specs in tables for line in _table(title, specs)], *_elsewhere()])
 

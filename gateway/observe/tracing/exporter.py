@@ -45,7 +45,7 @@ class SpanExporter(SilentSurfaceObserver):
         if not self._sampled(record):
             return
         if len(self._waiting) >= MOST:
-            self.lost += 1
+            self._lose(1, f"more than {MOST} requests wait to be sent")
             return
         self._waiting.append(record)
         if len(self._waiting) >= BATCH:
@@ -71,6 +71,9 @@ class SpanExporter(SilentSurfaceObserver):
             _, late = await asyncio.wait({self._sending}, timeout=PATIENCE_S)
             for task in late:
                 task.cancel()
+            await asyncio.wait({self._sending})
+        if left := len(self._waiting):
+            self._lose(left, "the gateway has ended")
 
     async def _again_and_again(self) -> None:
         headers = {name: value.get_secret_value() for name, value in self._config.headers.items()}
@@ -91,19 +94,24 @@ class SpanExporter(SilentSurfaceObserver):
             pass
 
     async def _send(self, client: httpx.AsyncClient, records: list[Record]) -> None:
-        epoch_s = time.time() - time.monotonic()
-        body = orjson.dumps(document(records, epoch_s, self._config.service))
-        trouble = ""
+        """Whatever is wrong with a batch or its way costs that batch; the next may be well."""
+        trouble = "the gateway has ended"
         try:
-            reply = await client.post(self._url, content=body)
+            epoch_s = time.time() - time.monotonic()
+            reply = await client.post(self._url, content=orjson.dumps(document(records, epoch_s, self._config.service)))
             trouble = "" if reply.is_success else f"answered {reply.status_code}"
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+        except Exception as error:  # a span must never end the gateway's telling of the others
             trouble = str(error) or type(error).__name__
-        if trouble:
-            self.lost += len(records)
+        finally:
+            if trouble:
+                self._lose(len(records), trouble)
+        if not trouble and self._trouble:
+            self._trouble = ""
+            log.info("traces are sent to %s again; those of %d requests were lost", self._url, self.lost)
+
+    def _lose(self, count: int, trouble: str) -> None:
+        """Told once for each kind of trouble."""
+        self.lost += count
         if trouble != self._trouble:
             self._trouble = trouble
-            if trouble:
-                log.warning("traces cannot be sent to %s: %s", self._url, trouble)
-            else:
-                log.info("traces are sent to %s again; those of %d requests were lost", self._url, self.lost)
+            log.warning("traces cannot be sent to %s: %s", self._url, trouble)

@@ -132,6 +132,56 @@ async def test_a_collector_that_is_not_there_holds_up_nothing_and_fills_no_memor
     assert exporter.lost == 5
 
 
+async def test_what_no_batch_can_bear_costs_that_batch_and_is_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object) -> dict[str, object]:
+        raise OverflowError("no such port")
+
+    async with collector() as there, SpanExporter(TracesConfig(endpoint=there.endpoint), every_s=0.01) as exporter:
+        with monkeypatch.context() as patched:
+            patched.setattr(module, "document", broken)
+            exporter.ended(ended(1))
+            await until(lambda: exporter.lost == 1)
+        exporter.ended(ended(2))
+        await until(lambda: len(there.requests) == 1)
+    assert "no such port" in caplog.text
+
+
+async def test_what_is_left_when_the_gateway_ends_is_counted_and_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "PATIENCE_S", 0.05)
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        async with SpanExporter(TracesConfig(endpoint=f"http://127.0.0.1:{port}"), every_s=0.01) as exporter:
+            for number in range(module.BATCH + 3):
+                exporter.ended(ended(number))
+        assert exporter.lost == module.BATCH + 3
+    assert "cannot be sent" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"endpoint": "http://127.0.0.1:99999"},
+        {"endpoint": "http://"},
+        {"headers": {"€": "x"}},
+        {"headers": {"authorization": "Bearer a\r\nhost: b"}},
+        {"headers": {"authorization": "Bearer €"}},
+    ],
+)
+def test_what_could_never_be_sent_is_refused_before_anything_starts(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValidationError) as refused:
+        TracesConfig.model_validate({"endpoint": "http://127.0.0.1:4318"} | wrong)
+    assert all("Bearer" not in each["msg"] for each in refused.value.errors())
+
+
 async def test_a_gateway_exports_if_it_is_told_where() -> None:
     with pytest.raises(ValidationError, match="endpoint"):
         TracesConfig(endpoint="localhost:4318")
