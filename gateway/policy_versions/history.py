@@ -79,9 +79,21 @@ class History:
     def in_force(self) -> Change | None:
         return next((one for one in reversed(self._changes) if one.action.takes_force), None)
 
-    def before(self, version: str) -> Change | None:
-        """The last that was in force under another name."""
-        return next((one for one in reversed(self._changes) if one.action.takes_force and one.version != version), None)
+    @property
+    def before(self) -> Change | None:
+        """What was in force before what is. What a rollback took away is off the way that led here: who rolls back twice
+        goes back further, and does not put the bad one in force again."""
+        way: list[Change] = []
+        for change in self._changes:
+            if not change.action.takes_force:
+                continue
+            versions = [one.version for one in way]
+            if change.action is Action.ROLLED_BACK and change.version in versions:
+                del way[len(versions) - 1 - versions[::-1].index(change.version) :]
+            elif versions and versions[-1] == change.version:
+                way.pop()
+            way.append(change)
+        return way[-2] if len(way) > 1 else None
 
     def named(self, version: str) -> Change | None:
         """The last change that has to do with that version."""

@@ -99,14 +99,14 @@ class Versions:
         return self._put_in_force(policy, Action.APPLIED, by, note)
 
     def roll_back(self, version: str, by: str, note: str) -> Changed:
-        """To `version`, or with "" to the one before. Raises ConflictError, HistoryError."""
-        found = self.history.named(version) if version else self.history.before(self.version)
+        """To `version`, or with "" to the one before: called again, further back. Raises ConflictError, HistoryError."""
+        found = self.history.named(version) if version else self.history.before
         if found is None:
             known = ", ".join(dict.fromkeys(one.version for one in reversed(list(self.history)))) or "none"
             raise ConflictError(
                 f"the history knows no version {version}; it has: {known}"
                 if version
-                else "no other version was in force"
+                else f"no version was in force before {self.version}; to go to another, name it; the history has: {known}"
             )
         return self._put_in_force(policy_of(found.settings), Action.ROLLED_BACK, by, note)
 

@@ -97,6 +97,8 @@ def rollback(
     """
     Go back to the policy before, or to any one that the history knows.
 
+    Called again it goes back further; what it has taken away comes back by its name alone.
+
     Example: tandem policy rollback --note "more refusals than before"
     """
     _tell(at_all(endpoint, api_key, "POST", "rollback", {"version": version, "note": note}), as_json)
@@ -108,21 +110,16 @@ def history(
 ) -> None:
     """Print which policies were in force, newest first: when, by whom, and why."""
     from rich.console import Console
-    from rich.table import Table
+
+    from tandem.cli.policy_tables import history_lines
 
     document = at_one(endpoint, api_key, lambda gateway: gateway.policy("history"))
     if as_json:
         typer.echo(json.dumps(document, indent=2))
         return
-    table = Table(box=None)
-    for column in ("", "when", "what", "version", "by", "note"):
-        table.add_column(column, no_wrap=column in ("when", "version"), overflow="fold")
-    for change in document["changes"]:
-        share = f" ({change['share']:.1%})" if change.get("share") is not None else ""
-        action, by = change["action"] + share, change["by"] or "anyone"
-        table.add_row(str(change["serial"]), change["at"], action, change["version"], by, change["note"])
     console = Console(highlight=False)
-    console.print(table)
+    for line in history_lines(document["changes"]):
+        console.print(line, markup=False)
     console.print(f"kept in {document['file']}" if document.get("file") else "kept in memory only", markup=False)
 
 
@@ -231,7 +228,17 @@ def _tell(replies: dict[str, dict[str, Any]], as_json: bool) -> None:
             continue
         typer.echo(f"{url}: policy {after} in place of {before}")
         for each in differences:
-            typer.echo(f"  {each['path']}: {_value(each['before'])} -> {_value(each['after'])}")
+            typer.echo(f"  {each['path']}: {_change(each['before'], each['after'])}")
+
+
+def _change(before: Any, after: Any) -> str:
+    """Of a class or a tenant that one side alone has, a gateway says `present` and null."""
+    match before, after:
+        case None, "present":
+            return "added"
+        case "present", None:
+            return "removed"
+    return f"{_value(before)} -> {_value(after)}"
 
 
 def _value(value: Any) -> str:

@@ -16,9 +16,7 @@ _FLEET, _LOAD = "Fleet", "Load"
 def replay(
     log: Annotated[
         str,
-        typer.Argument(
-            metavar="LOG", help="loadgen's requests.jsonl, a gateway's log, a trace, or words of a workload."
-        ),
+        typer.Argument(metavar="LOG", help="A folder of loadgen, a gateway's log, a trace, or words of a workload."),
     ],
     policy: Annotated[Path, typer.Option("--policy", metavar="FILE", help="The policy to try.")],
     against: Annotated[
@@ -58,7 +56,7 @@ def replay(
 
     Examples:
 
-      tandem policy replay results/requests.jsonl --policy new.yaml --against old.yaml
+      tandem policy replay loadgen-results/DATE-run --policy new.yaml --against old.yaml
         --layout "sim:--profile h200-sxm/qwen3-32b --prefill 2 --decode 2"
       tandem policy replay .run/port-8000/gateway.log --policy new.yaml
     """

@@ -1,6 +1,6 @@
-"""Two versions side by side, as a table."""
+"""What became of policies: two versions side by side, and what was in force when."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -23,6 +23,23 @@ def compared(url: str, document: Mapping[str, Any]) -> RenderableType:
     )
     rest = [Text(f"not tried: {', '.join(canary['not_tried'])}")] if canary["not_tried"] else []
     return Group(head, *rest, table)
+
+
+def history_lines(changes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """One line a change, and its note below: as a column beside the others it would have no room on 80 columns."""
+    rows = [
+        (str(one["serial"]), one["at"], one["action"] + _share(one), one["version"], f"by {one['by'] or 'anyone'}")
+        for one in changes
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row, change in zip(rows, changes, strict=True):
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        if change["note"]:
+            yield f"{'':{widths[0]}}  {change['note']}"
+
+
+def _share(change: Mapping[str, Any]) -> str:
+    return f" ({change['share']:.1%})" if change.get("share") is not None else ""
 
 
 def _rows(one: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

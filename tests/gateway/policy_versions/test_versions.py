@@ -54,11 +54,27 @@ def test_apply_and_roll_back() -> None:
     one.apply(doc("b", stretch=3), "ops", "")
     assert one.roll_back("", "ops", "").after == "a"
     assert one.roll_back("base", "ops", "").after == "base"
-    assert one.roll_back("", "", "").after == "a"
+    assert one.roll_back("a", "", "").after == "a"
     assert seen.told == ["a", "b", "a", "base", "a"]
     assert one.version == "a"
     last = list(one.history)[1]
     assert (last.by, last.note, last.settings["stretch"]) == ("ops", "why", 2.0)
+
+
+def test_rolled_back_again_goes_further_back_and_never_to_what_was_taken_away(tmp_path: Path) -> None:
+    file = tmp_path / "history.jsonl"
+    one = versions(file)
+    for stretch, name in enumerate("abc", 2):
+        one.apply(doc(name, stretch=stretch), "", "")
+    assert one.roll_back("", "", "").after == "b"
+    one = versions(file)  # what was rolled back is known over a restart
+    assert [one.roll_back("", "", "").after for _ in range(2)] == ["a", "base"]
+    with pytest.raises(ConflictError, match="before base; to go to another, name it; the history has: base, a, b, c"):
+        one.roll_back("", "", "")
+    one.apply(doc("d", stretch=9), "", "")
+    assert one.roll_back("", "", "").after == "base"
+    one.roll_back("c", "", "")  # by name any, and from there back to where one was
+    assert one.roll_back("", "", "").after == "base"
 
 
 def test_what_is_in_force_already_changes_nothing() -> None:

@@ -123,6 +123,28 @@ def test_where_one_replica_cannot_follow_none_does(files: dict[str, str]) -> Non
         assert (nobody.returncode, one.surface.policy) == (Exit.UNREACHABLE, "base")
 
 
+def test_history_has_its_notes_in_full_on_80_columns_and_added_classes_are_called_so(
+    files: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    (tmp_path / "chat.yaml").write_text("version: chat-first-2\nclasses: {chat: {tenants: [web]}}\n")
+    note = "refusals as before, waits halved, so it may stay"
+    with gateway() as one:
+        at = ("--endpoint", one.url)
+        assert "  classes.chat: added\n" in tandem("apply", str(tmp_path / "chat.yaml"), "--note", note, *at).stdout
+        assert "  classes.chat: removed\n" in tandem("rollback", *at).stdout
+        again = tandem("rollback", *at)
+        assert (again.returncode, "no version was in force before base" in again.stderr) == (Exit.FAILED, True)
+        lines = tandem("history", *at).stdout.splitlines()
+    assert [line.split()[2:] for line in lines if line[0].isdigit()] == [
+        ["rolled", "back", "base", "by", "anyone"],
+        ["applied", "chat-first-2", "by", "anyone"],
+        ["configured", "base", "by", "configuration"],
+    ]
+    assert lines[2].strip() == note
+    assert max(map(len, lines)) <= 80
+
+
 def test_a_name_that_is_taken_is_a_wrong_document(files: dict[str, str], tmp_path: Path) -> None:
     with gateway() as one:
         assert tandem("apply", files["blue"], "--endpoint", one.url).returncode == Exit.OK
