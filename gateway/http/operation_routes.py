@@ -11,6 +11,7 @@ from starlette.responses import Response
 from gateway.cluster.client import WorkerLostError
 from gateway.cluster.cluster import UnknownWorkerError
 from gateway.cluster.snapshot import ClusterSnapshot
+from gateway.cluster.states import WorkerStatus
 from gateway.http.body import read_body
 from gateway.http.disclosure import headline
 from gateway.http.documents import json_response
@@ -26,6 +27,8 @@ from proto.worker import Role
 Done = TypeVar("Done")
 
 MAX_ORDER_BYTES = 4096
+#: Workers that an error lists.
+MOST_NAMED = 16
 _UNKNOWN = (
     "No recent request has this id (`x-tandem-request-id`) here. Each gateway knows its own; a request with a wrong key "
     "or path is not kept."
@@ -146,25 +149,33 @@ async def _wants_resume(surface: Surface, request: Request) -> bool:
 
 
 async def _drain(surface: Surface, worker_id: str, *, resume: bool) -> Response:
-    outstanding = await _carried_out(worker_id, surface.cluster.drain(worker_id, resume=resume))
+    outstanding = await _carried_out(surface, worker_id, surface.cluster.drain(worker_id, resume=resume))
     if isinstance(outstanding, Response):
         return outstanding
     return json_response({"worker_id": worker_id, "draining": not resume, "outstanding": outstanding})
 
 
 async def _set_role(surface: Surface, worker_id: str, role: Role) -> Response:
-    before = await _carried_out(worker_id, surface.cluster.set_role(worker_id, role))
+    before = await _carried_out(surface, worker_id, surface.cluster.set_role(worker_id, role))
     if isinstance(before, Response):
         return before
     return json_response({"worker_id": worker_id, "role": role.value, "before": before.value})
 
 
-async def _carried_out(worker_id: str, order: Awaitable[Done]) -> Done | Response:
+def _connected(snapshot: ClusterSnapshot) -> str:
+    lost = (WorkerStatus.CONNECTING, WorkerStatus.GONE)
+    names = sorted(one.worker_id for one in snapshot.workers if one.status not in lost)
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return f"those that are: {', '.join(names[:MOST_NAMED])}{more}" if names else "nor is any other"
+
+
+async def _carried_out(surface: Surface, worker_id: str, order: Awaitable[Done]) -> Done | Response:
     """What the worker answered, or the answer to give in its place."""
     try:
         return await order
     except UnknownWorkerError:
-        return plain_error(404, f"No worker `{worker_id[:128]}` is connected.", "worker_not_found")
+        known = _connected(surface.cluster.snapshot())
+        return plain_error(404, f"No worker `{worker_id[:128]}` is connected; {known}.", "worker_not_found")
     except WorkerLostError as error:
         raise RequestError(Reason.WORKER_LOST, f"{worker_id} was lost before it had answered: {error}") from error
     except TimeoutError as error:

@@ -11,7 +11,7 @@ import httpx
 import orjson
 
 from gateway.cluster.cluster import Cluster, UnknownWorkerError
-from gateway.cluster.snapshot import ClusterSnapshot, Integrity
+from gateway.cluster.snapshot import ClusterSnapshot, Integrity, WorkerSnapshot
 from gateway.config import GatewayConfig
 from gateway.http.app import build_http
 from gateway.http.server import HttpServer, listen
@@ -42,6 +42,7 @@ def worker_info(window: int = 4096) -> WorkerInfo:
 class FakeCluster:
     info: WorkerInfo | None = field(default_factory=worker_info)
     missing: str = ""
+    listed: tuple[WorkerSnapshot, ...] = ()
     drains: list[tuple[str, bool]] = field(default_factory=list)
     trouble: Exception | None = None  # of every order
     listeners: list[Callable[[], None]] = field(default_factory=list)
@@ -66,7 +67,7 @@ class FakeCluster:
             listener()
 
     def snapshot(self) -> ClusterSnapshot:
-        return ClusterSnapshot("g", "none" if self.missing else "colocated", self.missing, (), (), {}, 0)
+        return ClusterSnapshot("g", "none" if self.missing else "colocated", self.missing, self.listed, (), {}, 0)
 
     def integrity(self) -> Integrity:
         return Integrity(0, 0, 0, 0, 0, 0, 0, ())

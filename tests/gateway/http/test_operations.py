@@ -8,6 +8,7 @@ from gateway.cluster.client import WorkerLostError
 from gateway.observe.request_log import line
 from gateway.request.trace import Trace
 from proto.fault import Fault, FaultError, FaultKind
+from tandem.client import snapshot_of
 from tests.gateway.http.scripted import FakeCluster, says, site
 from tests.waiting import until
 
@@ -94,6 +95,25 @@ async def test_draining_a_worker_and_giving_it_work_again() -> None:
         assert at.cluster.drains == [("w", False), ("w", True), ("w", True)]
     assert drained.json() == {"worker_id": "w", "draining": True, "outstanding": 3}
     assert (unknown.status_code, wrong.status_code) == (404, 400)
+
+
+async def test_whoever_misspells_a_worker_is_told_which_there_are() -> None:
+    workers = [
+        {"worker_id": f"w{number:02}", "role": "both", "status": status, "tp": 1}
+        for number, status in enumerate(["gone", "connecting", *["ready"] * 17, "ejected"])
+    ]
+    listed = snapshot_of({"gateway_id": "g", "mode": "colocated", "workers": workers}).workers
+    said = []
+    for some in (listed, listed[:3], listed[:2]):
+        async with site(says("a"), cluster=FakeCluster(listed=some)) as at:
+            reply = await at.client.post("/tandem/v1/workers/nobody/drain")
+            said.append(reply.json()["error"]["message"])
+    names = ", ".join(f"w{number:02}" for number in range(2, 18))
+    assert said == [
+        f"No worker `nobody` is connected; those that are: {names} and 2 more.",
+        "No worker `nobody` is connected; those that are: w02.",
+        "No worker `nobody` is connected; nor is any other.",
+    ]
 
 
 async def test_a_role_is_changed_by_order() -> None:
