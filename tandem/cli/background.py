@@ -3,7 +3,6 @@
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import typer
 
@@ -16,14 +15,10 @@ _LOG = "up.log"
 _POLL_S = 0.2
 
 
-def run_dir_of(config: TandemConfig) -> Path:
-    return Path(config.supervisor.run_dir).absolute() / f"port-{config.gateway.port}"
-
-
 def run_in_background(config: TandemConfig) -> None:
     if config.gateway.port == 0:
         raise CliError(Exit.USAGE, "--background needs a fixed --port, so that `tandem down` can find it")
-    run_dir = run_dir_of(config)
+    run_dir = run_state.folder(config.supervisor.run_dir, config.gateway.port)
     run_dir.mkdir(parents=True, exist_ok=True)
     log = run_dir / _LOG
     arguments = [argument for argument in sys.argv[1:] if argument != "--background"]

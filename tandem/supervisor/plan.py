@@ -10,6 +10,7 @@ from typing import Any
 from engine.config import Backend, EngineConfig
 from proto.worker import Role
 from tandem.config import POOL_NAMES, TandemConfig, plain
+from tandem.supervisor import run_state
 from tandem.supervisor.child import ChildSpec, Kind
 from tandem.supervisor.machine import Machine
 
@@ -66,7 +67,7 @@ def make_plan(config: TandemConfig, machine: Machine, *, http_port: int, grpc_po
             f"{machine.memory_bytes / GIB:.1f} GiB are available; start fewer workers (--prefill, --decode, "
             "--colocated), a smaller --kv-cache-gib or a smaller --model"
         )
-    run_dir = Path(config.supervisor.run_dir).absolute() / f"port-{http_port}"
+    run_dir = run_state.folder(config.supervisor.run_dir, http_port)
     history = config.gateway.policy_history or str(run_dir / "policy-history.jsonl")
     lengths = config.gateway.lengths_file or str(run_dir / "lengths.json")
     places = {"port": http_port, "grpc_port": grpc_port, "policy_history": history, "lengths_file": lengths}

@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 
 _NAME = "up.json"
+_OF_PORT = "port-{}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,17 @@ def read(run_dir: Path) -> RunState | None:
     except (OSError, ValueError, TypeError):
         return None
     return state if state.alive else None
+
+
+def folder(root: str | Path, port: int) -> Path:
+    """Of the one that serves this port; `root` is `supervisor.run_dir`."""
+    return Path(root).absolute() / _OF_PORT.format(port)
+
+
+def running(root: str | Path) -> list[RunState]:
+    """All that run now, by their folders' names."""
+    found = (read(one) for one in sorted(Path(root).glob(_OF_PORT.format("*"))))
+    return [state for state in found if state is not None]
 
 
 @contextlib.contextmanager

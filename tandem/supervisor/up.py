@@ -68,7 +68,7 @@ def with_model(config: TandemConfig) -> TandemConfig:
 def up(config: TandemConfig, console: Console) -> Outcome:
     """Runs until a signal, or until something fails for good."""
     config, key = with_operator_key(config)
-    run_dir = Path(config.supervisor.run_dir).absolute() / f"port-{config.gateway.port}"
+    run_dir = run_state.folder(config.supervisor.run_dir, config.gateway.port)
     if (other := run_state.read(run_dir)) is not None:
         raise PlanError(
             f"another `tandem up` (pid {other.pid}) is {other.state} at {other.endpoint}; stop it with "

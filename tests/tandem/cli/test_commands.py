@@ -1,18 +1,22 @@
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import asdict
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import psutil
 import pytest
 from typer.testing import CliRunner, Result
 
 from tandem.cli.app import app
 from tandem.cli.failure import CliError, Exit
+from tandem.supervisor.run_state import RunState
 from tests.tandem.cli.fake_gateway import DECISION, STATUS, FakeGateway, fake_gateway
 
 COMMANDS = [
@@ -351,6 +355,37 @@ def test_down_without_anything_running_says_where_it_looked() -> None:
     result = command("down", "--port", "1234")
     assert result.returncode == Exit.FAILED
     assert "nothing runs on port 1234" in result.stderr
+
+
+def test_down_finds_what_the_other_commands_ask_and_names_what_else_runs_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(port: int) -> "subprocess.Popen[bytes]":
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+        started_s = psutil.Process(child.pid).create_time()
+        state = RunState(child.pid, started_s, f"http://127.0.0.1:{port}", "ready")
+        folder = tmp_path / f".run/port-{port}"
+        folder.mkdir(parents=True)
+        (folder / "up.json").write_text(json.dumps(asdict(state)))
+        return child
+
+    with start(23100) as one, start(23200) as other:
+        try:
+            result = tandem("down")
+            assert isinstance(result.exception, CliError)
+            assert "nothing runs on port 8000" in str(result.exception)
+            assert str(result.exception).endswith("tandem down --port 23100, tandem down --port 23200")
+            monkeypatch.setenv("TANDEM_ENDPOINT", "http://10.0.0.1:23100/")
+            assert isinstance(tandem("down").exception, CliError)  # another machine's
+            assert (one.poll(), other.poll()) == (None, None)
+            monkeypatch.setenv("TANDEM_ENDPOINT", "http://localhost:23100/")
+            assert tandem("down").output == "stopped http://127.0.0.1:23100\n"
+            assert (one.wait(), other.poll()) == (-signal.SIGTERM, None)
+            assert tandem("down", "--port", "23200").exit_code == Exit.OK
+            assert other.wait() == -signal.SIGTERM
+        finally:
+            one.kill()
+            other.kill()
 
 
 @pytest.mark.parametrize("name", ["up", "worker --role both"])
