@@ -122,7 +122,8 @@ quick: $(STAMPS)/dev ## The quick tests alone
 
 .PHONY: test
 test: install-dev ## Everything, the real engine included
-	@$(MAKE) -j2 install-engine model lint types
+	@$(MAKE) -j2 install-engine lint
+	@$(MAKE) -j2 model types
 	@$(BIN)/python .ci/steady
 	@echo "make test: lint, types, tests and tests on the real engine: all passed"
 

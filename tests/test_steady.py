@@ -1,6 +1,7 @@
 """What continuous integration does with tests that fail: see .ci/steady."""
 
 import importlib.util
+import json
 import sys
 from dataclasses import replace
 from importlib.machinery import SourceFileLoader
@@ -55,6 +56,15 @@ def test_both_parts_run_and_what_passes_alone_is_named(steady: Any, capfd: pytes
     assert "1 failed, 1 passed, 1 deselected" in said
     assert "1 passed, 2 deselected" in said
     assert said.endswith("passed alone:\ntest_both.py::test_that_fails_the_first_time\n")
+
+
+def test_failures_of_former_runs_count_for_nothing(steady: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    Path("test_both.py").write_text(_BOTH_PARTS + _FIRST_TIME)
+    former = steady.OTHERS.cache / "v/cache/lastfailed"
+    former.parent.mkdir(parents=True)
+    former.write_text(json.dumps({f"test_gone.py::test_{number}": True for number in range(4)}))
+    steady.main()
+    assert capfd.readouterr().out.endswith("passed alone:\ntest_both.py::test_that_fails_the_first_time\n")
 
 
 def test_what_fails_alone_has_failed(steady: Any, capfd: pytest.CaptureFixture[str]) -> None:

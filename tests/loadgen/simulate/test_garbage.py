@@ -7,6 +7,16 @@ import pytest
 from loadgen.simulate.garbage import seldom_collected
 
 
+def test_two_simulations_at_once_leave_nothing_behind() -> None:
+    before = gc.get_threshold()
+    one, other = seldom_collected(), seldom_collected()
+    one.__enter__()
+    other.__enter__()
+    one.__exit__(None, None, None)
+    other.__exit__(None, None, None)
+    assert gc.get_threshold() == before
+
+
 def test_the_collector_is_as_it_was_whatever_happens() -> None:
     before = gc.get_threshold()
     with seldom_collected():
