@@ -47,6 +47,11 @@ class Emptying:
             if self._looked.get(worker.worker_id) != word(worker):
                 self._look_at(worker)
 
+    def resumed(self, order: Order, source_id: str) -> None:
+        """One of them that did not seem to go has left."""
+        if order.why in (Why.DRAIN, Why.ROOM):
+            self._going[source_id] += 1
+
     def moved(self, moved: Moved) -> None:
         """One of them has arrived, or not: the next may go."""
         if moved.why not in (Why.DRAIN, Why.ROOM):

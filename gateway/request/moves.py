@@ -37,7 +37,8 @@ class Moves:
         self._failed = 0
         self._been: frozenset[str] = frozenset()  # where it has left for want of room
         self._source: Worker | None = None
-        self._late: TicketHold | None = None  # came when its place had been given up
+        self._answering: Answering | None = None
+        self._late: Order | None = None  # by which it may still leave, though its place has been given up
         self._over = False
         self._stays: Word | None = None  # what its worker had said last when it kept it
         self._bid: Bid | None = None
@@ -81,29 +82,25 @@ class Moves:
         if order.by not in self.ways(answering):
             return
         self._source = answering.worker
-        self._move = Move(order, answering, lambda: self._ask(order), LATE_S, self._told)
+        self._move = self._moving(order, answering)
 
-    def take(self) -> Luggage | None:
-        """What the answer goes on with elsewhere, if it has left."""
-        return self._move.take() if self._move is not None else None
+    def _moving(self, order: Order, answering: Answering) -> Move:
+        self._answering = answering
+        return Move(order, answering, lambda: self._ask(order), LATE_S, self._told)
+
+    async def luggage(self) -> Luggage | None:
+        """What the answer goes on with elsewhere, if it has left. Its KV waits for one worker's word and not for its turn in line: the
+        worker that it has left may be the one that gets room."""
+        if self._move is None:
+            return None
+        await self._move.settled()
+        return self._move.take()
 
     def close(self) -> None:
         """The answer is over. Whatever a move still holds is given back."""
         self._over = True
         if self._move is not None:
             self._move.close()
-        if (ticket := self.late()) is not None:
-            ticket.release()
-
-    def late(self) -> TicketHold | None:
-        """Of an answer that was handed over too late; the caller's from here on."""
-        ticket, self._late = self._late, None
-        return ticket
-
-    async def again(self) -> ReservationHold | None:
-        """A place where it was to go, for one that was handed over too late."""
-        assert self._move is not None
-        return await self._ask(self._move.order)
 
     def not_arrived(self) -> None:
         """Its time at the other worker is over. One that has arrived there may be leaving again."""
@@ -117,10 +114,18 @@ class Moves:
     def handed(self, ticket: TicketHold) -> None:
         if self._move is None or self._over:
             ticket.release()
-        elif self._move.over:
-            self._late = ticket
-        else:
-            self._move.handed(ticket)
+            return
+        if self._move.over and self._late is not None:
+            self._move = self._again(self._late)
+        self._move.handed(ticket)
+
+    def _again(self, order: Order) -> Move:
+        """It was handed over too late. If there is a place where it was to go once more, nothing need be computed."""
+        assert self._source is not None
+        assert self._answering is not None
+        self._failed -= 1
+        self._job.desk.overruns.resumed(order, self._source.worker_id)
+        return self._moving(order, self._answering)
 
     def stays(self) -> None:
         """Its engine leaves it where it is."""
@@ -162,8 +167,11 @@ class Moves:
     def _told(self, order: Order, outcome: Outcome) -> None:
         job = self._job
         assert self._source is not None
+        if outcome is Outcome.LATE:
+            self._late = order
         if outcome in (Outcome.MOVED, Outcome.RECOMPUTED):
             job.record.moves += 1
+            self._late = None
             if order.why is not Why.DRAIN:
                 self._been |= {self._source.worker_id}
         elif outcome in (Outcome.KEPT, Outcome.LATE, Outcome.LOST):

@@ -1,11 +1,13 @@
 """One running answer on its way from one decode worker to another (R-08, R-26), step by step.
 
+       ┌──────────────────────┐
     ASKING ──► HANDING ──► HANDED ──► GOING ──► OVER
        └──────────┴───────────┴──────────────────┘
 
-ASKING: the other worker is asked for a place; nothing has happened to the answer. HANDING: it has one, and the first was told to
-end the sequence with a ticket, or says that it goes on. HANDED: place and ticket are here, and the prompt's run takes both. GOING: they were taken, and the
-other worker's first token is waited for. Everything that is held has one owner at each step, and `close` gives it back.
+ASKING: the other worker is asked for a place; nothing has happened to the answer, unless an earlier order has ended it late. HANDING: it
+has a place, and the first was told to end the sequence with a ticket, or says that it goes on. HANDED: place and ticket are here, and
+the prompt's run takes both. GOING: they were taken, and the other worker's first token is waited for. Everything that is held has one
+owner at each step, and `close` gives it back.
 """
 
 import asyncio
@@ -37,7 +39,7 @@ class Step(StrEnum):
 
 
 TRANSITIONS: dict[Step, frozenset[Step]] = {
-    Step.ASKING: frozenset({Step.HANDING, Step.OVER}),
+    Step.ASKING: frozenset({Step.HANDING, Step.HANDED, Step.OVER}),
     Step.HANDING: frozenset({Step.HANDED, Step.OVER}),
     Step.HANDED: frozenset({Step.GOING, Step.OVER}),
     Step.GOING: frozenset({Step.OVER}),
@@ -50,7 +52,7 @@ class Outcome(StrEnum):
 
     MOVED = "moved"
     RECOMPUTED = "recomputed"  # it went on there, but what it had was computed anew
-    REFUSED = "refused"  # no place there, and nothing happened
+    REFUSED = "refused"  # no place there: it goes on where it is, or if it has left already stands in line
     KEPT = "kept"  # its engine does not hand it over now, and said so: it goes on where it is
     LATE = "late"  # it was not handed over in time and goes on where it is, or the place has gone
     ENDED = "ended"  # the answer was over first: it ended, failed, or its client left
@@ -98,6 +100,7 @@ class Move:
         self._told = told
         self._hold: ReservationHold | None = None
         self._ticket: TicketHold | None = None
+        self._left = False  # before this move has asked for it
         self._task = asyncio.create_task(self._run(), name="move")
 
     @property
@@ -105,13 +108,24 @@ class Move:
         return self.step is Step.OVER
 
     def handed(self, ticket: TicketHold) -> None:
-        """The first worker has ended it. Without a place, because that came too late, the ticket is of no use."""
-        if self.step is not Step.HANDING:
-            ticket.release()
-            return
-        self._ticket = ticket
-        self._enter(Step.HANDED)
-        self._task.cancel()
+        """The first worker has ended it: as asked, or, before a place is here, because of an order that was late."""
+        match self.step, self.order.by:
+            case Step.HANDING, _:
+                self._ticket = ticket
+                self._enter(Step.HANDED)
+                self._task.cancel()
+            case Step.ASKING, By.TRANSFER:
+                self._left, self._ticket = True, ticket
+            case Step.ASKING, By.RECOMPUTE:
+                self._left = True
+                ticket.release()
+            case _:
+                ticket.release()
+
+    async def settled(self) -> None:
+        """For an answer that has left: until the other worker has said whether it takes it."""
+        if self._left:
+            await asyncio.wait({self._task})
 
     def stays(self) -> None:
         """The first worker's engine does not hand it over now. The place is given back at once: somebody else may need it."""
@@ -136,7 +150,8 @@ class Move:
     def close(self) -> None:
         """The answer is over, or has failed where it went. Harmless at any time."""
         self._task.cancel()
-        self._end(Outcome.LOST if self.step in (Step.HANDED, Step.GOING) else Outcome.ENDED)
+        between = self._left or self.step in (Step.HANDED, Step.GOING)
+        self._end(Outcome.LOST if between else Outcome.ENDED)
 
     async def _run(self) -> None:
         try:
@@ -146,6 +161,9 @@ class Move:
                 return
             if hold.trip is not None and self.order.by is By.TRANSFER:
                 hold.trip.read()
+            if self._left:
+                self._enter(Step.HANDED)
+                return
             self._enter(Step.HANDING)
             if self.order.by is By.RECOMPUTE:
                 if self._source.leave():

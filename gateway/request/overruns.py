@@ -90,6 +90,10 @@ class Overruns:
     def rows(self) -> tuple[MoveRow, ...]:
         return tuple(MoveRow(*key, count) for key, count in sorted(self.moves.items()))
 
+    def resumed(self, order: Order, source_id: str) -> None:
+        """A move that was over is under way after all: its answer has left."""
+        self._emptying.resumed(order, source_id)
+
     def moved(self, moved: Moved) -> None:
         """What became of a move."""
         self.moves[moved.why, moved.outcome] += 1

@@ -75,10 +75,8 @@ class PromptRun:
         try:
             await self._hold(place, bid)
             while not self._complete:
-                if luggage := self._moves.take():
+                if luggage := await self._moves.luggage():
                     await self._go_on(*luggage, bid)
-                elif ticket := self._moves.late():
-                    await self._go_on_late(ticket, bid)
                 else:
                     await self._hold(await self._place(bid), bid)
         except asyncio.CancelledError:
@@ -111,13 +109,6 @@ class PromptRun:
             self._reserved(hold)
             await self._on_reservation(hold, bid, ticket)
         self._moves.not_arrived()  # what has not by now goes on elsewhere, if at all
-
-    async def _go_on_late(self, ticket: TicketHold, bid: Bid) -> None:
-        """Its place was given up. If it gets one there once more, nothing need be computed; else it stands in line, and its KV is
-        not kept for that: the worker that it has left may be the one that gets room."""
-        with ticket:
-            if (place := await self._moves.again()) is not None:
-                await self._go_on(place, ticket, bid)
 
     @property
     def came(self) -> tuple[int, int]:

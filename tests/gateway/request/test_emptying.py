@@ -153,6 +153,19 @@ def test_a_few_go_at_a_time_those_with_longest_to_live_first(cluster: Cluster, a
     assert one.moves == {(Why.DRAIN, Outcome.MOVED): ANSWERS}
 
 
+def test_one_that_leaves_late_makes_way_for_one_other_and_not_for_two(cluster: Cluster, answers: Answers) -> None:
+    """Its move was over, and is over once more when it has arrived."""
+    one = overruns(cluster)
+    with one.watching(answers):
+        cluster.changed()
+        answers.gone.add(9)  # its worker will hand it over all the same
+        one.moved(answers.ended(9, Outcome.LATE))
+        assert list(answers.sent) == [9, 8, 7, 6, 5]
+        one.resumed(answers.sent[9], "d0")
+        one.moved(answers.ended(9, Outcome.MOVED))
+        assert answers.leaving == {8, 7, 6, 5}
+
+
 def test_who_has_refused_is_asked_again_when_it_has_spoken(cluster: Cluster, answers: Answers) -> None:
     """Each of the others is asked once, and then nobody: a refusal must not become a stream of them."""
     one = overruns(cluster)

@@ -135,6 +135,55 @@ async def test_what_is_asked_for_when_the_answer_ends_is_given_up() -> None:
     await one.over(Outcome.ENDED, (0, 0))
 
 
+async def test_what_an_earlier_order_has_ended_is_read_where_it_was_to_go_now() -> None:
+    """That order was late, and its ticket comes while the next place is asked for: nobody is asked to hand over once more."""
+    one = Trial()
+    one.move.handed(one.ticket)
+    assert one.move.take() is None
+    one.answer.set_result(one.place)
+    await one.move.settled()
+    assert one.source.asked == []
+    assert one.move.take() == (one.place, one.ticket)
+    one.move.arrived(pulled=True)
+    await one.over(Outcome.MOVED, (0, 0))
+
+
+async def test_one_that_has_left_and_is_refused_keeps_no_kv() -> None:
+    one = Trial()
+    one.move.handed(one.ticket)
+    one.answer.set_result(None)
+    await one.move.settled()
+    assert one.move.take() is None
+    await one.over(Outcome.REFUSED, (0, 1))
+
+
+async def test_one_that_has_left_and_is_to_be_computed_anew_is() -> None:
+    one = Trial(By.RECOMPUTE)
+    one.move.handed(one.ticket)
+    one.answer.set_result(one.place)
+    await one.move.settled()
+    assert one.source.asked == []
+    assert one.move.take() == (one.place, None)
+    one.move.arrived(pulled=False)
+    await one.over(Outcome.RECOMPUTED, (0, 1))
+
+
+async def test_one_that_has_left_is_lost_when_its_client_leaves_while_a_place_is_asked_for() -> None:
+    one = Trial()
+    await asyncio.sleep(0)
+    one.move.handed(one.ticket)
+    one.move.close()
+    await until(lambda: one.answer.cancelled())
+    await one.over(Outcome.LOST, (0, 1))
+
+
+async def test_nobody_waits_for_the_word_of_the_other_worker_while_an_answer_runs() -> None:
+    one = Trial()
+    await one.move.settled()
+    assert one.move.step is Step.ASKING
+    one.move.close()
+
+
 async def test_a_source_that_keeps_it_gives_the_place_back_at_once() -> None:
     one = await Trial(late_s=3600.0).granted()
     one.move.stays()
