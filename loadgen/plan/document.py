@@ -31,6 +31,7 @@ def plan_document(planned: Planned) -> dict[str, Any]:
         },
         "verdict": planned.verdict,
         "incomplete": planned.incomplete,
+        "found": len(planned.found),
         "layouts": len(planned.standings),
         "stages": planned.stages(),
         "dominated": [str(d) for d in planned.dominated],

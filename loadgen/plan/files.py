@@ -27,6 +27,7 @@ def write_plan(planned: Planned, folder: Path) -> list[str]:
     comments = (
         f"Planned for {planned.asked.question.workload.name}; {'; '.join(planned.asked.question.policy.describe())}.",
         f"Model figure: {winner.rate:.4g} requests/s at {winner.goal:.0%} attainment on {winner.candidate.gpus} GPUs.",
+        *((f"Cut short ({planned.incomplete}). {planned.verdict}",) if planned.incomplete else ()),
         "Real engines: add engine.model. Imitation: tandem up --config FILE --engine simulated",
     )
     try:

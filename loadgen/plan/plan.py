@@ -13,7 +13,7 @@ from loadgen.plan.crew import INTERRUPTED, Crew
 from loadgen.plan.further import Answered, Worth, answer, worth
 from loadgen.plan.question import Question
 from loadgen.plan.race import Halving, Race, Stage, Standing, Watch
-from loadgen.plan.ranking import Row, best_of, rank, verdict
+from loadgen.plan.ranking import Row, best_of, rank, unreached, verdict
 from loadgen.plan.space import Dominated, Space, candidates
 from loadgen.plan.trial import accounted
 from loadgen.plan.what_if import what_if
@@ -49,9 +49,11 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """`incomplete` says what cut it short, if something did."""
+    """`found` are all layouts that there are, `standings` those that were begun with. `incomplete` says what cut it short,
+    if something did."""
 
     asked: Asked
+    found: tuple[Candidate, ...]
     rows: tuple[Row, ...]
     standings: tuple[Standing, ...]
     dominated: tuple[Dominated, ...]
@@ -69,7 +71,11 @@ class Planned:
 
     @property
     def verdict(self) -> str:
-        return verdict(self.rows)
+        said = verdict(self.rows, unreached(self.found, self.standings, self.rows))
+        if not self.incomplete:
+            return said
+        looked = sum(one.stage is not Stage.UNTRIED for one in self.standings)
+        return f"So far, with {looked} of {len(self.found)} layouts looked at: {said}"
 
     @property
     def running(self) -> Row | None:
@@ -104,6 +110,7 @@ def make_plan(asked: Asked, crew: Crew, watch: Watch, clock: Callable[[], float]
     more = worth(rows[0].candidate, question, rows[0].rate, crew, asked.halving.close_effort) if asked.marginal else []
     return Planned(
         asked,
+        tuple(found),
         tuple(rows),
         tuple(race.standings),
         tuple(dominated),

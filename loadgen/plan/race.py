@@ -113,11 +113,13 @@ class Race:
         return self.standings
 
     def _bounds(self, candidates: Sequence[Candidate]) -> None:
-        """The gateway's threshold does not enter the bound, so layouts that differ in it alone share one."""
+        """The gateway's threshold does not enter the bound, so layouts that differ in it alone share one. Families take
+        turns: of a race that is cut short here, each has some that can be looked at."""
         alike: dict[Candidate, list[Candidate]] = {}
         for candidate in candidates:
             alike.setdefault(replace(candidate, local_below=HAND_OFF_FROM), []).append(candidate)
-        ask = ((self.question, candidate, self.goal) for candidate in alike)
+        in_turn = _in_turn([[one for one in alike if one.family is family] for family in Family])
+        ask = ((self.question, candidate, self.goal) for candidate in in_turn)
         for done, ((_, candidate, _), found) in enumerate(self.crew.map(find_bounds, self._while_time("bounds", ask))):
             self.standings += [Standing(one, *found) for one in alike[candidate]]
             self.watch("bounds", done + 1, len(alike))
@@ -252,5 +254,9 @@ def _interleaved(standings: Sequence[Standing]) -> list[Standing]:
         sorted((s for s in standings if s.candidate.family is family), key=lambda s: -s.bound.rate_per_s)
         for family in Family
     ]
-    longest = max((len(lane) for lane in lanes), default=0)
+    return _in_turn(lanes)
+
+
+def _in_turn(lanes: Sequence[Sequence[Item]]) -> list[Item]:
+    longest = max(map(len, lanes), default=0)
     return [lane[i] for i in range(longest) for lane in lanes if i < len(lane)]

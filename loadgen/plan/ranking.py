@@ -1,6 +1,7 @@
 """Standings in order, how sure the order is, and the sentence that follows from it."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -99,11 +100,43 @@ def best_of(rows: Sequence[Row], family: Family) -> Row | None:
     return next((row for row in rows if row.candidate.family is family), None)
 
 
-def verdict(rows: Sequence[Row]) -> str:
-    """Says "do not disaggregate" where that is so, and "no difference shown" where nothing else can be said.
+@dataclass(frozen=True, slots=True)
+class Unreached:
+    """Of a family without a row: how many of its layouts the time there was did not suffice to look at."""
+
+    family: Family
+    layouts: int
+    of: int
+
+    def __str__(self) -> str:
+        if self.layouts == self.of:
+            return f"none of the {self.of} {self.family.value} layouts was reached in the time there was"
+        return (
+            f"{self.layouts} of the {self.of} {self.family.value} layouts were not reached in the time there was, and no "
+            "other one held the limits"
+        )
+
+
+def unreached(found: Sequence[Candidate], standings: Sequence[Standing], rows: Sequence[Row]) -> list[Unreached]:
+    seen = {standing.candidate for standing in standings if standing.stage is not Stage.UNTRIED}
+    ranked = {row.candidate.family for row in rows}
+    missing = Counter(one.family for one in found if one not in seen and one.family not in ranked)
+    return [Unreached(family, count, sum(one.family is family for one in found)) for family, count in missing.items()]
+
+
+def verdict(rows: Sequence[Row], missing: Sequence[Unreached] = ()) -> str:
+    """Says "do not disaggregate" where that is so, "no difference shown" where nothing else can be said, and "no advice"
+    where one side was not looked at: nobody lost who did not run.
 
     Only layouts that came as far as the winner are compared: others ran shorter.
     """
+    if any(one.family is not Family.MIXED for one in missing):
+        return f"No advice: {'; '.join(map(str, missing))}. The best of those that were is {_name(rows[0])}."
+    said = _verdict(rows)
+    return f"{said} Of mixed ones nothing is said: {missing[0]}." if missing else said
+
+
+def _verdict(rows: Sequence[Row]) -> str:
     winner, ranked = rows[0], rows
     rows = [row for row in rows if row.stage is winner.stage] or rows
     colocated, apart = best_of(rows, Family.COLOCATED), best_of(rows, Family.DISAGGREGATED)

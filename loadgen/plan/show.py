@@ -21,7 +21,8 @@ def show_plan(planned: Planned, console: Console) -> None:
     console.print(_ranking(planned))
     rest = len(planned.rows) - _ROWS
     stages = ", ".join(f"{count} {name}" for name, count in planned.stages().items() if count)
-    console.print(f"{len(planned.standings)} layouts: {stages}" + (f"; {rest} more in the JSON" if rest > 0 else ""))
+    began = f"{len(planned.standings)} of " if len(planned.standings) < len(planned.found) else ""
+    console.print(f"{began}{len(planned.found)} layouts: {stages}" + (f"; {rest} more in the JSON" if rest > 0 else ""))
     for each in planned.dominated:
         console.print(f"· {each}", highlight=False)
     for candidate, found in planned.bottlenecks:

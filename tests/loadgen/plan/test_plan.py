@@ -12,13 +12,14 @@ from loadgen.plan.bottleneck import bottleneck_of
 from loadgen.plan.candidate import Candidate, Engine, Family, Part
 from loadgen.plan.crew import INTERRUPTED, Crew
 from loadgen.plan.document import plan_document
+from loadgen.plan.files import write_plan
 from loadgen.plan.further import worth
 from loadgen.plan.layout_document import layout_text, read_layout
-from loadgen.plan.plan import Asked, make_plan
+from loadgen.plan.plan import Asked, Planned, make_plan
 from loadgen.plan.question import FINAL, Question
-from loadgen.plan.race import Stage, Standing
-from loadgen.plan.ranking import pareto, rank, verdict
-from loadgen.plan.space import Gpus, Space
+from loadgen.plan.race import Race, Stage, Standing
+from loadgen.plan.ranking import pareto, rank, unreached, verdict
+from loadgen.plan.space import Gpus, Space, candidates
 from loadgen.plan.trial import Highest, Report, Task, accounted, measure, observe
 from loadgen.plan.words import gpu_groups, thresholds_of
 from loadgen.slo.policy import build_policy
@@ -29,11 +30,13 @@ from tests.loadgen.plan.asking import BRIEF, PROFILE, QUICK, question
 COLOCATED = Candidate((Part(Role.BOTH, 2, Engine(PROFILE, tokens=2048)),))
 APART = Candidate((Part(Role.PREFILL, 1, Engine(PROFILE)), Part(Role.DECODE, 1, Engine(PROFILE))), 512)
 
+MIXED = Candidate((Part(Role.BOTH, 1, Engine(PROFILE)), Part(Role.DECODE, 1, Engine(PROFILE))), 512)
+
 
 def standing(candidate: Candidate, rates: list[float], stage: Stage = Stage.FINAL) -> Standing:
     asked = question()
     highest = tuple(Highest(0.9, seed, rate, rate * 1.02, None) for seed, rate in enumerate(rates))
-    report = Report(Task(candidate, asked, FINAL, (0.9,), 1.0, 100.0), highest, 1, 1)
+    report = Report(Task(candidate, asked, FINAL, (0.9,), 1.0, 100.0), highest, 1, 1) if rates else None
     return Standing(candidate, Bound(100.0, Resource.KV, 0), 100.0, stage, report)
 
 
@@ -84,6 +87,20 @@ def test_no_time_gives_a_partial_plan_or_a_reason() -> None:
         make_plan(asked, crew, lambda stage, done, total: None)
 
 
+def test_a_plan_that_was_cut_short_says_so_before_its_advice_and_in_the_layout(tmp_path: Path) -> None:
+    rows = tuple(rank([standing(COLOCATED, [10.0]), standing(APART, [9.0])], (0.9,)))
+    asked, late = Asked(question(), Space((Gpus(PROFILE, 2),))), standing(MIXED, [], Stage.UNTRIED)
+    standings = (standing(COLOCATED, [10.0]), standing(APART, [9.0]), late)
+    found = (COLOCATED, APART, MIXED)
+    planned = Planned(asked, found, rows, standings, (), (), (), (), "the time is up", 1.0, 1, 1)
+    assert planned.verdict.startswith("So far, with 2 of 3 layouts looked at: No difference shown")
+    assert planned.verdict.endswith("none of the 1 mixed layouts was reached in the time there was.")
+    write_plan(planned, tmp_path)
+    assert f"# Cut short (the time is up). {planned.verdict}\n" in (tmp_path / "layout.yaml").read_text()
+    write_plan(replace(planned, incomplete=""), tmp_path)
+    assert "ut short" not in (tmp_path / "layout.yaml").read_text()
+
+
 def test_ctrl_c_before_anything_was_measured_is_no_wrong_usage() -> None:
     asked = Asked(question(), Space((Gpus(PROFILE, 2),)), halving=QUICK)
     crew = Crew(1)
@@ -120,6 +137,39 @@ def test_a_layout_that_was_looked_at_for_less_long_is_not_told_as_one_that_holds
     assert "ahead, which a shorter look does not show" in verdict(other)
     alone = rank([standing(APART, [10.0] * 3)], (0.9,))
     assert verdict(alone) == "Disaggregated: no colocated layout held the limits."
+
+
+def test_a_family_that_no_time_was_left_for_has_not_lost() -> None:
+    """A search that had reached colocated layouts alone said "Do not disaggregate: no split held the limits"."""
+    found = [COLOCATED, APART, MIXED]
+
+    def said(*standings: Standing) -> str:
+        rows = rank(standings, (0.9,))
+        return verdict(rows, unreached(found, standings, rows))
+
+    won, failed = standing(COLOCATED, [10.0] * 3), standing(APART, [], Stage.FLOOR)
+    mixed = standing(MIXED, [], Stage.BOUND)
+    assert said(won, standing(APART, [], Stage.UNTRIED)) == (
+        "No advice: none of the 1 disaggregated layouts was reached in the time there was; none of the 1 mixed layouts was "
+        "reached in the time there was. The best of those that were is colocated."
+    )
+    assert said(standing(APART, [9.0] * 3), mixed).startswith("No advice: none of the 1 colocated layouts")
+    assert said(won, failed, mixed) == "Do not disaggregate: no split of these GPUs held the limits."
+    assert said(won, failed).startswith(
+        "Do not disaggregate: no split of these GPUs held the limits. Of mixed ones nothing"
+    )
+    found.append(replace(APART, local_below=100))
+    assert "1 of the 2 disaggregated layouts were not reached in the time there was, and no other" in said(
+        won, failed, mixed
+    )
+
+
+def test_time_that_ends_with_the_bounds_has_gone_to_every_family() -> None:
+    looks = iter([0.0] * 10)
+    crew = Crew(1, budget_s=1.0, clock=lambda: next(looks, 1.0))
+    with crew:
+        standings = Race(question(), crew, QUICK).run(candidates(Space((Gpus(PROFILE, 4),)))[0])
+    assert {one.candidate.family for one in standings[:3]} == set(Family)
 
 
 def test_layouts_that_came_farther_go_first() -> None:
