@@ -146,7 +146,11 @@ def _invalid(load: Load, results: Sequence[Result], setting: Setting) -> tuple[s
     reasons = []
     lag = load.send_lag_ms.p99
     if setting.open_loop and lag is not None and lag > setting.max_send_lag_ms:
-        reasons.append(f"send lag p99 {lag:.1f} ms is above the bound of {setting.max_send_lag_ms:g} ms")
+        reasons.append(
+            f"send lag p99 {lag:.1f} ms is above the bound of {setting.max_send_lag_ms:g} ms: the sender had too little "
+            "of a core, so its figures are of this machine as well. Leave it more (fewer processes beside it, "
+            "--processes N), lower the rate, or raise the bound (--max-send-lag MS)"
+        )
     if not results:
         reasons.append("no request was sent")
     if not setting.complete:
