@@ -29,6 +29,7 @@ def test_all_that_is_fetched_is_told_of() -> None:
     assert all("| $(SAID)" in line for line in fetched)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("pip", "status"), [("true", 0), ("false", 2)])
 def test_where_pip_fails_so_does_make(tmp_path: Path, pip: str, status: int) -> None:
     """Between make and pip there is a pipe."""
