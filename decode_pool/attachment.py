@@ -138,7 +138,7 @@ class Attachment:
                     delta = replace(delta, ticket=lease.ticket)
                 # After a fault the gateway may start the same reservation again, with a new ticket.
                 moves = delta.finish is FinishReason.HANDED_OVER
-                running.hold.end(returned=delta.fault is not None, finished=not moves)
+                running.hold.end(returned=delta.fault is not None, moves=moves)
             frame.append((sequence, delta))
         self.outbox.put(tuple(frame))
         self.pool.ledger.tend()

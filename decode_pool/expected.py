@@ -27,19 +27,16 @@ _NOBODY = Candidate("", 0, Estimate.exactly(1), 1)
 class Admission:
     """The worker's own knobs (docs/admission.md): whoever asks, the same capacity is promised by one rule.
 
-    `pool_share`: of all blocks, held back for what goes wrong. `spread`: of the common error of all lengths, before any
-    have ended; `learn`: that error and a bias from the answers that end, and less of `epsilon` from overruns that came.
-    `rule`: another rule in place of ours, to compare.
+    `epsilon`: None: which one is right is found out (`Caution`). `pool_share`: of all blocks, held back for what goes wrong.
+    `spread`: of the common error of all lengths, before any have ended; `learn`: that error and a bias from the answers that end,
+    and less of `epsilon` from overruns that came. `rule`: another rule in place of ours, to compare.
     """
 
-    epsilon: float = 0.12
+    epsilon: float | None = None
     pool_share: float = 0.02
     spread: float = 0.1
     learn: bool = True
     rule: AdmissionRule | None = None
-
-    def budget(self, blocks_total: int) -> Budget:
-        return Budget(self.epsilon, round(self.pool_share * blocks_total))
 
 
 class Sequence(Protocol):
@@ -92,10 +89,10 @@ class Expected:
     _unread: bool = False
 
     def __post_init__(self) -> None:
-        self.budget = self.admission.budget(self.blocks_total)
+        self.caution = Caution(self.admission.epsilon)
+        self.budget = Budget(self.caution.accepted, round(self.admission.pool_share * self.blocks_total))
         self.pool = PoolAccount(self.budget.pool_blocks)
         self.error = CommonError(self.admission.spread)
-        self.caution = Caution(self.admission.epsilon)
         learn = self.error if self.admission.learn else None
         self.book = KvBook(self.blocks_total, self.block_size_tokens, self.admission.spread, error=learn)
         self.rule = self.admission.rule or ErrorBudget(self.budget)
@@ -190,10 +187,10 @@ class Expected:
         if self.admission.learn:
             self._budget_spent(gained)
 
-    def came_in_need(self) -> None:
-        """A worker without room has asked for one of its answers: so those of this one can leave, too."""
+    def answer_left(self) -> None:
+        """For another worker: so answers can."""
         if self.admission.learn:
-            self.caution.helped = True
+            self.caution.answer_left()
             self._heed()
 
     def _budget_spent(self, steps: int) -> None:

@@ -33,12 +33,13 @@ class Hold:
         if self.tokens > self._covered:
             self._outgrow()
 
-    def end(self, *, returned: bool = False, finished: bool = True) -> None:
+    def end(self, *, returned: bool = False, finished: bool = True, moves: bool = False) -> None:
         """Gives the blocks back. `returned`: nothing was answered, so the same reservation may be started again.
 
-        `finished`: the answer came to its own end; one that was aborted says nothing about lengths.
+        `finished`: the answer came to its own end; one that was aborted says nothing about lengths, and
+        neither does one that `moves`, to go on at another worker.
         """
-        self._ledger._end(self, self._grant, returned=returned, finished=finished)
+        self._ledger._end(self, self._grant, returned=returned, finished=finished, moves=moves)
 
     def _outgrow(self) -> None:
         ledger, grant = self._ledger, self._grant

@@ -125,8 +125,6 @@ class Ledger:
         """`others_first`: what room there is, is left to somebody else; the refusal has the numbers all the same."""
         self.expire()
         self.expected.keep_step(self._running())
-        if request.emergency:
-            self.expected.came_in_need()
         candidate = self.expected.candidate(request, load.step_time_s)
         if candidate is None:
             return self._reserve_in_full(request, load, others_first)
@@ -287,7 +285,7 @@ class Ledger:
         foreign = max(0, load.sequences - self.live) if load.foreign else 0
         return max(load.sequences, self.promised + foreign)
 
-    def _end(self, hold: Hold, grant: Grant, *, returned: bool, finished: bool) -> None:
+    def _end(self, hold: Hold, grant: Grant, *, returned: bool, finished: bool, moves: bool) -> None:
         if hold not in grant.live:
             return
         grant.live.discard(hold)
@@ -299,7 +297,9 @@ class Ledger:
             grant.expected.append(hold.name)
             self.expected.returned(hold.name)
         elif hold.name:
-            self.expected.ended(hold.name, running=True, finished=finished and not returned)
+            self.expected.ended(hold.name, running=True, finished=finished and not returned and not moves)
+        if moves:
+            self.expected.answer_left()
         grant.expires_s = self._clock() + grant.ttl_s
         self._settle(grant)
 

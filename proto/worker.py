@@ -145,9 +145,11 @@ class WorkerState:
     tickets_released: int
     failed_notifications: int
     transfers: tuple[PeerTransfers, ...] = ()
-    #: The most that may be held at any future step within the error budget, and the chance of exceeding the limit then.
+    #: The most that may be held at any future step within the error budget, the chance of exceeding the limit then, and how
+    #: much of that chance is accepted now: as declared or found out, less what overruns have cost. 0: not told.
     blocks_promised: float = 0.0
     overrun_risk: float = 0.0
+    error_budget: float = 0.0
     #: The emergency pool, on which no promise is made.
     pool_blocks: int = 0
     pool_blocks_used: int = 0

@@ -100,8 +100,10 @@ class Worker:
         return self.expected.gained - before
 
     def leave(self, answer: Answer) -> None:
+        """For another worker."""
         self.running.remove(answer)
         self.expected.ended(answer.name, running=True)
+        self.expected.answer_left()
 
     def make_room(self) -> int:
         """The engine preempts who came last, or lets back who fits; tokens that are computed anew."""

@@ -49,6 +49,7 @@ class WorkerSnapshot:
     consecutive_faults: int
     blocks_promised: float = 0.0  # in full, and by the forecast within the error budget
     overrun_risk: float = 0.0
+    error_budget: float = 0.0  # of that chance, so much is accepted now; 0: not told
     pool_blocks: int = 0  # the emergency pool, part of the total
     pool_blocks_used: int = 0
 

@@ -134,6 +134,7 @@ def _worker(worker: Worker, clock: Callable[[], float]) -> WorkerSnapshot:
         consecutive_faults=worker.health.consecutive_faults,
         blocks_promised=round(state.blocks_promised, 1) if state else 0.0,
         overrun_risk=state.overrun_risk if state else 0.0,
+        error_budget=state.error_budget if state else 0.0,
         pool_blocks=state.pool_blocks if state else 0,
         pool_blocks_used=state.pool_blocks_used if state else 0,
     )

@@ -93,6 +93,12 @@ CLUSTER_METRICS = (
     Spec("tandem_worker_step_seconds", G, "Smoothed time of one engine step.", ("worker",)),
     Spec("tandem_worker_kv_promised_blocks", G, "In full, or by the forecast within its error budget.", ("worker",)),
     Spec("tandem_worker_overrun_risk", G, "Chance of needing more at the worst step to come.", ("worker",)),
+    Spec(
+        "tandem_worker_error_budget",
+        G,
+        "Of that chance, so much is accepted now: as declared or found out, less what overruns have cost.",
+        ("worker",),
+    ),
     Spec("tandem_worker_pool_blocks", G, "The emergency pool: total, used.", ("worker", "kind")),
     Spec("tandem_worker_preemptions_total", C, "Sequences preempted for want of KV.", ("worker",)),
     Spec("tandem_worker_recomputed_tokens_total", C, "Tokens computed again after preemption.", ("worker",)),

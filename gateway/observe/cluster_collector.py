@@ -72,6 +72,8 @@ def _of_worker(worker: WorkerSnapshot) -> Iterator[tuple[str, tuple[str, ...], f
     yield "tandem_worker_step_seconds", (), worker.step_time_s
     yield "tandem_worker_kv_promised_blocks", (), worker.blocks_promised
     yield "tandem_worker_overrun_risk", (), worker.overrun_risk
+    if worker.error_budget:
+        yield "tandem_worker_error_budget", (), worker.error_budget
     yield "tandem_worker_pool_blocks", ("total",), worker.pool_blocks
     yield "tandem_worker_pool_blocks", ("used",), worker.pool_blocks_used
     yield "tandem_worker_preemptions_total", (), worker.preemptions

@@ -246,7 +246,7 @@ class Moves:
         flight.carried += tokens - leg.tokens
         flight.ends(now_s, gaps)
         if flight.hold is not None:
-            flight.hold.end(finished=False)  # of its length this says nothing
+            flight.hold.end(moves=True)
             flight.hold = None
         ground.unplug(flight, returned=False)
         leg.worker.ledger.release(flight.reservation)

@@ -64,6 +64,7 @@ _STATE_SAME = [
     "failed_notifications",
     "blocks_promised",
     "overrun_risk",
+    "error_budget",
     "pool_blocks",
     "pool_blocks_used",
 ]

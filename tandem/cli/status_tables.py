@@ -50,11 +50,17 @@ def _promises(workers: Iterable[WorkerSnapshot]) -> Table:
                 worker.worker_id,
                 f"{worker.blocks_promised:.0f}/{worker.blocks_total - worker.pool_blocks}",
                 f"{worker.pool_blocks_used}/{worker.pool_blocks}",
-                f"{100 * worker.overrun_risk:.2g} %",
+                _risk(worker),
                 str(worker.preemptions),
                 f"{worker.recomputed_tokens:,}",
             )
     return table
+
+
+def _risk(worker: WorkerSnapshot) -> str:
+    """And what is accepted, by a worker that says so."""
+    risk, accepted = (f"{100 * share:.2g} %" for share in (worker.overrun_risk, worker.error_budget))
+    return f"{risk} of {accepted}" if worker.error_budget else risk
 
 
 def _policy(policy: PolicySnapshot) -> list[RenderableType]:

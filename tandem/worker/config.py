@@ -22,8 +22,14 @@ class _Strict(BaseModel):
 class AdmissionConfig(_Strict):
     """How far KV is promised to answers whose length is estimated (docs/admission.md). It is the worker's, whoever asks."""
 
-    epsilon: float = Field(
-        0.12, gt=0, lt=0.5, description="Accepted chance that answers outgrow the KV, less the pool, at the worst step."
+    epsilon: float | None = Field(
+        None,
+        gt=0,
+        lt=0.5,
+        description=(
+            "Accepted chance that answers outgrow the KV, less the pool, at the worst step. Unset: 0.12, and 0.04 once a worker"
+            " has found out that its answers cannot move to another one."
+        ),
     )
     pool_share: float = Field(0.02, ge=0, lt=1, description="Share of the KV held back for what goes wrong.")
     spread: float = Field(

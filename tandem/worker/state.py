@@ -81,6 +81,7 @@ class StateKeeper:
             totals=stats.totals,
             blocks_promised=ledger.certain_blocks(load) + outlook.peak_blocks,
             overrun_risk=outlook.risk,
+            error_budget=ledger.expected.budget.epsilon,
             pool_blocks=ledger.expected.budget.pool_blocks,
             pool_blocks_used=ledger.pool_report(load).used_blocks,
         )

@@ -323,18 +323,34 @@ def test_an_emergency_comes_before_those_to_whom_room_is_left() -> None:
     assert isinstance(worker.ask(Estimate.exactly(100), others_first=True, emergency=True), Reservation)
 
 
-def test_a_worker_without_room_whose_answers_cannot_leave_finds_out_and_is_told_better_by_an_emergency() -> None:
-    worker = Worker(Admission(epsilon=0.12, pool_share=0.02, spread=0.0))
+def outgrown(admission: Admission) -> tuple[Worker, list[Hold]]:
+    """A worker whose answers all go on beyond what was known of them."""
+    worker = Worker(admission)
     holds = [worker.start(name) for name in worker.fill(Estimate.exactly(100))]
     for _ in range(40):
-        for hold in holds:  # all of them go on beyond what was known of them
+        for hold in holds:
             hold.advance(16)
         worker.ledger.tend()
-    caution = worker.ledger.expected.caution
-    assert caution.accepted == 0.04
-    assert worker.ledger.expected.budget.epsilon < 0.04
+    return worker, holds
+
+
+def test_a_worker_without_room_whose_answers_cannot_leave_finds_out_until_one_of_them_does() -> None:
+    """One that comes from elsewhere says nothing: its own engine may hand nothing over, or nobody's window be large enough."""
+    worker, holds = outgrown(Admission(spread=0.0))
+    expected = worker.ledger.expected
+    assert expected.caution.accepted == 0.04
+    assert expected.budget.epsilon < 0.04
     worker.ask(Estimate.exactly(800), prompt=960, generated=100, emergency=True)
-    assert caution.accepted == 0.12
+    assert expected.caution.accepted == 0.04
+    careful = expected.budget.epsilon
+    holds[0].end(moves=True)
+    assert expected.caution.accepted == 0.12
+    assert expected.budget.epsilon > careful
+
+
+def test_a_worker_accepts_what_was_declared_whether_its_answers_can_leave_or_not() -> None:
+    worker, _ = outgrown(Admission(epsilon=0.2, spread=0.0))
+    assert worker.ledger.expected.caution.accepted == 0.2
 
 
 def test_an_emergency_of_declared_growth_needs_that_and_no_room_beyond_promises() -> None:

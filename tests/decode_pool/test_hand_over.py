@@ -43,6 +43,15 @@ async def test_another_worker_goes_on_and_the_first_is_rid_of_it() -> None:
         assert one.worker.state.drift == ()
 
 
+async def test_a_worker_that_has_found_out_that_its_answers_stay_is_told_better_by_one_that_leaves() -> None:
+    async with serve(Role.DECODE) as one, one.client.attached() as stream:
+        caution = one.worker.decode.ledger.expected.caution
+        caution.short_steps = caution.alone_after
+        assert caution.accepted == caution.alone
+        await handed_over(one, stream)
+        assert caution.accepted == caution.shipped
+
+
 async def test_a_ticket_that_nobody_wants_is_released_like_that_of_a_prefill() -> None:
     async with serve(Role.DECODE) as one, one.client.attached() as stream:
         _, ticket = await handed_over(one, stream)

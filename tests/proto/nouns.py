@@ -166,6 +166,7 @@ STATES = st.builds(
     transfers=st.lists(TRANSFERS, max_size=3).map(tuple),
     blocks_promised=NUMBER,
     overrun_risk=NUMBER,
+    error_budget=NUMBER,
     pool_blocks=U32,
     pool_blocks_used=U32,
     totals=TOTALS,

@@ -100,7 +100,7 @@ class PeerTransfers(_message.Message):
     def __init__(self, worker_id: _Optional[str] = ..., transfers: _Optional[int] = ..., bytes: _Optional[int] = ..., seconds: _Optional[float] = ..., failures: _Optional[int] = ...) -> None: ...
 
 class WorkerState(_message.Message):
-    __slots__ = ("epoch", "sequence", "role", "healthy", "draining", "detail", "blocks_total", "blocks_used", "blocks_reserved", "reservations", "running", "waiting", "tickets_held", "attached_gateways", "preemptions", "recomputed_tokens", "prompt_tokens", "generated_tokens", "cached_prompt_tokens", "steps", "step_time_s", "tickets_issued", "tickets_expired", "tickets_released", "failed_notifications", "transfers", "sequences", "blocks_promised", "pool_blocks", "pool_blocks_used", "overrun_risk", "totals")
+    __slots__ = ("epoch", "sequence", "role", "healthy", "draining", "detail", "blocks_total", "blocks_used", "blocks_reserved", "reservations", "running", "waiting", "tickets_held", "attached_gateways", "preemptions", "recomputed_tokens", "prompt_tokens", "generated_tokens", "cached_prompt_tokens", "steps", "step_time_s", "tickets_issued", "tickets_expired", "tickets_released", "failed_notifications", "transfers", "sequences", "blocks_promised", "pool_blocks", "pool_blocks_used", "overrun_risk", "totals", "error_budget")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
@@ -133,6 +133,7 @@ class WorkerState(_message.Message):
     POOL_BLOCKS_USED_FIELD_NUMBER: _ClassVar[int]
     OVERRUN_RISK_FIELD_NUMBER: _ClassVar[int]
     TOTALS_FIELD_NUMBER: _ClassVar[int]
+    ERROR_BUDGET_FIELD_NUMBER: _ClassVar[int]
     epoch: str
     sequence: int
     role: _common_pb2.Role
@@ -165,7 +166,8 @@ class WorkerState(_message.Message):
     pool_blocks_used: int
     overrun_risk: float
     totals: StepTotals
-    def __init__(self, epoch: _Optional[str] = ..., sequence: _Optional[int] = ..., role: _Optional[_Union[_common_pb2.Role, str]] = ..., healthy: _Optional[bool] = ..., draining: _Optional[bool] = ..., detail: _Optional[str] = ..., blocks_total: _Optional[int] = ..., blocks_used: _Optional[int] = ..., blocks_reserved: _Optional[int] = ..., reservations: _Optional[int] = ..., running: _Optional[int] = ..., waiting: _Optional[int] = ..., tickets_held: _Optional[int] = ..., attached_gateways: _Optional[int] = ..., preemptions: _Optional[int] = ..., recomputed_tokens: _Optional[int] = ..., prompt_tokens: _Optional[int] = ..., generated_tokens: _Optional[int] = ..., cached_prompt_tokens: _Optional[int] = ..., steps: _Optional[int] = ..., step_time_s: _Optional[float] = ..., tickets_issued: _Optional[int] = ..., tickets_expired: _Optional[int] = ..., tickets_released: _Optional[int] = ..., failed_notifications: _Optional[int] = ..., transfers: _Optional[_Iterable[_Union[PeerTransfers, _Mapping]]] = ..., sequences: _Optional[int] = ..., blocks_promised: _Optional[float] = ..., pool_blocks: _Optional[int] = ..., pool_blocks_used: _Optional[int] = ..., overrun_risk: _Optional[float] = ..., totals: _Optional[_Union[StepTotals, _Mapping]] = ...) -> None: ...
+    error_budget: float
+    def __init__(self, epoch: _Optional[str] = ..., sequence: _Optional[int] = ..., role: _Optional[_Union[_common_pb2.Role, str]] = ..., healthy: _Optional[bool] = ..., draining: _Optional[bool] = ..., detail: _Optional[str] = ..., blocks_total: _Optional[int] = ..., blocks_used: _Optional[int] = ..., blocks_reserved: _Optional[int] = ..., reservations: _Optional[int] = ..., running: _Optional[int] = ..., waiting: _Optional[int] = ..., tickets_held: _Optional[int] = ..., attached_gateways: _Optional[int] = ..., preemptions: _Optional[int] = ..., recomputed_tokens: _Optional[int] = ..., prompt_tokens: _Optional[int] = ..., generated_tokens: _Optional[int] = ..., cached_prompt_tokens: _Optional[int] = ..., steps: _Optional[int] = ..., step_time_s: _Optional[float] = ..., tickets_issued: _Optional[int] = ..., tickets_expired: _Optional[int] = ..., tickets_released: _Optional[int] = ..., failed_notifications: _Optional[int] = ..., transfers: _Optional[_Iterable[_Union[PeerTransfers, _Mapping]]] = ..., sequences: _Optional[int] = ..., blocks_promised: _Optional[float] = ..., pool_blocks: _Optional[int] = ..., pool_blocks_used: _Optional[int] = ..., overrun_risk: _Optional[float] = ..., totals: _Optional[_Union[StepTotals, _Mapping]] = ..., error_budget: _Optional[float] = ...) -> None: ...
 
 class StepTotals(_message.Message):
     __slots__ = ("decode_steps", "decode_s", "answers", "context_tokens", "chunk_steps", "chunk_s", "chunk_tokens", "chunk_answers", "chunk_context_tokens")

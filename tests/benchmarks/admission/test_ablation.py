@@ -3,7 +3,9 @@
 import pytest
 
 from benchmarks.admission import ablation
-from benchmarks.admission.ablation import ARMS, BLOCKS, Fleet
+from benchmarks.admission.ablation import ARMS, BLOCKS, Answer, Fleet
+from gateway.policy.admission import Candidate
+from gateway.policy.estimate import Estimate
 
 BY_NAME = {arm.name: arm for arm in ARMS}
 
@@ -12,6 +14,17 @@ BY_NAME = {arm.name: arm for arm in ARMS}
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ablation, "START_S", 20.0)
     monkeypatch.setattr(ablation, "END_S", 80.0)
+
+
+def test_a_worker_of_the_arm_as_shipped_knows_that_its_answers_can_leave() -> None:
+    """Half of them had come to believe the contrary, for nobody had told them: it was not what is shipped."""
+    worker = BY_NAME["as shipped"].worker()
+    caution = worker.expected.caution
+    caution.short_steps = caution.alone_after
+    answer = Answer("r1", 100, 900, 0.0, known=True)
+    worker.take(Candidate("r1", 100, Estimate.exactly(900), 900, 0), answer)
+    worker.leave(answer)
+    assert caution.accepted == caution.shipped
 
 
 @pytest.mark.slow

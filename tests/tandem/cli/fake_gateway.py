@@ -38,6 +38,7 @@ STATUS: dict[str, Any] = {
             "step_time_s": 0.104,
             "blocks_promised": 120.4,
             "overrun_risk": 0.004,
+            "error_budget": 0.12,
             "pool_blocks": 4,
             "pool_blocks_used": 1,
             "preemptions": 2,

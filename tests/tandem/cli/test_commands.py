@@ -93,7 +93,7 @@ def test_status_shows_pools_workers_pairs_and_requests(gateway: FakeGateway) -> 
         "104 ms",
         "120/196",  # promised, of what the pool leaves
         "1/4",  # the pool
-        "0.4 %",
+        "0.4 % of 12 %",
         "3,210",  # recomputed
         "Policy blue-7: forecast, 7 requests under way",
         "0.95",  # came/estimated
@@ -414,7 +414,8 @@ def test_doctor_names_a_port_that_is_taken_and_what_else_is_wrong_and_starts_not
     assert result.exit_code == shown.exit_code == Exit.UNMET
     assert findings["engine"]["verdict"] == "ok"
     assert findings["port"]["found"].startswith(f"{port} is in use")
-    assert (findings["layout"]["verdict"], findings["layout"]["fix"] != "") == ("fails", True)
+    assert (findings["tokenizer"]["verdict"], findings["tokenizer"]["fix"] != "") == ("fails", True)
+    assert findings["layout"]["verdict"] == "ok"
     assert "set gateway.port (0 picks a free one)" in shown.stdout
     assert list(tmp_path.iterdir()) == []
 
@@ -423,6 +424,34 @@ def test_doctor_finds_nothing_against_a_simulated_fleet() -> None:
     result = tandem("doctor", "--engine", "simulated", "--set", "gateway.port=0")
     assert result.exit_code == Exit.OK
     assert "this machine has room for prefill-0, decode-0" in result.stdout
+
+
+def test_doctor_says_every_fault_once_and_none_hides_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the engine it said so twice, and nothing of a model that is nowhere and of a folder that cannot be written."""
+    monkeypatch.setattr("tandem.doctor.facts._packages", dict)
+    (tmp_path / "file").touch()
+    sets = (
+        "gateway.port=0",
+        f"engine.model={tmp_path}/none",
+        f"supervisor.run_dir={tmp_path}/file/run",
+        "layout.decode.tp=900",
+    )
+    result = tandem("doctor", "--json", *[word for one in sets for word in ("--set", one)])
+    failing = [one for one in json.loads(result.stdout) if one["verdict"] == "fails" and one["what"] != "NIXL"]
+    assert [one["what"] for one in failing] == ["engine", "run_dir", "model", "layout"]
+    assert "vllm" not in " ".join(one["found"] for one in failing[1:])
+    assert "supervisor.run_dir" in failing[1]["fix"]
+    assert f"{tmp_path}/none" in failing[2]["found"]
+
+
+@pytest.mark.parametrize("more", [(), ("--background",)])
+def test_a_folder_that_cannot_be_written_is_said_before_anything_starts(tmp_path: Path, more: tuple[str, ...]) -> None:
+    (tmp_path / "file").touch()
+    sets = ("--set", f"supervisor.run_dir={tmp_path}/file/run", "--port", "24317")
+    result = tandem("up", "--engine", "simulated", *sets, *more)
+    assert isinstance(result.exception, CliError)
+    assert result.exception.status is Exit.UNMET
+    assert str(result.exception).startswith(f"cannot write to {tmp_path}/file/run (supervisor.run_dir): ")
 
 
 def test_models_list_names_the_demo_model() -> None:

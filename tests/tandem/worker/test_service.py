@@ -181,6 +181,19 @@ async def test_a_role_can_change_while_work_runs() -> None:
         await served.quiet()
 
 
+@pytest.mark.parametrize(("declared", "at_first", "found_out"), [(None, 0.12, 0.04), (0.2, 0.2, 0.2)])
+async def test_a_worker_says_which_error_budget_it_goes_by(
+    declared: float | None, at_first: float, found_out: float
+) -> None:
+    """It finds out what is right for it, unless that was declared: by nothing else could anybody see which."""
+    async with serve(Role.DECODE, worker={"admission": {"epsilon": declared}}) as served:
+        assert (await served.client.state()).error_budget == at_first
+        expected = served.worker.decode.ledger.expected
+        expected.caution.short_steps = expected.caution.alone_after
+        expected._heed()
+        assert (await served.client.state()).error_budget == pytest.approx(found_out)
+
+
 async def test_standard_health_follows_role_and_drain() -> None:
     async with serve(Role.DECODE) as served:
         names = ["", services.WORKER_SERVICE, services.PREFILL_SERVICE, services.DECODE_SERVICE]

@@ -65,19 +65,48 @@ def test_it_ends_somewhere_and_one_late_look_does_not_decide() -> None:
     assert subject.epsilon > 0.0001
 
 
-def test_a_worker_that_ran_out_of_room_and_saw_no_answer_move_is_bold_no_more() -> None:
-    alone, among_others = Caution(0.12), Caution(0.12)
-    for _ in range(10):
-        alone.passed(10, over=True, full=True, life_steps=5_000)
-        among_others.passed(10, over=True, full=True, life_steps=5_000)
-    among_others.helped = True
-    alone.extra = among_others.extra = 0.0
-    assert alone.epsilon == pytest.approx(0.04)
-    assert among_others.epsilon == pytest.approx(0.12)
+def without_room(subject: Caution, steps: int) -> None:
+    for _ in range(steps // 10):
+        subject.passed(10, over=True, full=True, life_steps=5_000)
 
 
-def test_who_declares_less_than_a_worker_alone_accepts_keeps_it() -> None:
-    subject = Caution(0.01)
-    for _ in range(20):
-        subject.passed(100, over=True, full=True)
-    assert subject.accepted == 0.01
+def test_a_worker_that_ran_out_of_room_and_that_no_answer_left_is_bold_no_more() -> None:
+    subject = Caution()
+    without_room(subject, 90)
+    assert subject.accepted == 0.12
+    without_room(subject, 10)
+    subject.extra = 0.0
+    assert subject.epsilon == pytest.approx(0.04)
+
+
+def test_what_was_found_out_is_true_until_an_answer_leaves_and_is_found_out_again() -> None:
+    """A fleet grows, and shrinks: neither what one answer did long ago nor what none did is true for good."""
+    subject = Caution()
+    without_room(subject, 100)
+    for _ in range(10_000):
+        subject.passed(100, over=False)
+    assert subject.accepted == 0.04
+    subject.answer_left()
+    assert subject.accepted == 0.12
+    without_room(subject, 90)
+    assert subject.accepted == 0.12
+    without_room(subject, 10)
+    assert subject.accepted == 0.04
+
+
+@pytest.mark.parametrize(("calm_steps", "accepted"), [(20_000, 0.12), (5_000, 0.04)])
+def test_bad_moments_far_apart_are_no_proof(calm_steps: int, accepted: float) -> None:
+    """Ten steps each: once in an hour they are not what one in a thousand of all is."""
+    subject = Caution()
+    for _ in range(50):
+        without_room(subject, 10)
+        for _ in range(calm_steps // 100):
+            subject.passed(100, over=False)
+    assert subject.accepted == accepted
+
+
+@pytest.mark.parametrize("declared", [0.01, 0.2])
+def test_what_is_declared_is_accepted_whatever_a_worker_finds_out(declared: float) -> None:
+    subject = Caution(declared)
+    without_room(subject, 2_000)
+    assert subject.accepted == declared
