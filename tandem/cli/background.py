@@ -18,6 +18,8 @@ _POLL_S = 0.2
 def run_in_background(config: TandemConfig) -> None:
     if config.gateway.port == 0:
         raise CliError(Exit.USAGE, "--background needs a fixed --port, so that `tandem down` can find it")
+    if why := run_state.obstacle(config.supervisor.run_dir):
+        raise CliError(Exit.UNMET, why)
     run_dir = run_state.folder(config.supervisor.run_dir, config.gateway.port)
     run_dir.mkdir(parents=True, exist_ok=True)
     log = run_dir / _LOG

@@ -1,6 +1,7 @@
 """tandem doctor"""
 
 import json
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -56,36 +57,73 @@ def _findings(config: "TandemConfig") -> "list[Finding]":
     real = any(config.engine_of(role).backend is Backend.VLLM for role in Role if config.layout.workers(role))
     gateway = config.gateway
     addresses = ((gateway.host, gateway.port), (gateway.grpc_host, gateway.grpc_port))
-    return [*examine(config, gather(addresses, nixl=real)), _layout(_on_free_ports(config))]
+    return [*examine(config, gather(addresses, nixl=real)), *_start(config)]
 
 
-def _on_free_ports(config: "TandemConfig") -> "TandemConfig":
-    """Ports have findings of their own, and would hide what else is wrong with the layout."""
-    return config.model_copy(update={"gateway": config.gateway.model_copy(update={"port": 0, "grpc_port": 0})})
+def _start(config: "TandemConfig") -> "Iterator[Finding]":
+    """What else `tandem up` checks before it starts the first process, each by itself: there one fault hides the next.
 
-
-def _layout(config: "TandemConfig") -> "Finding":
-    """Everything that `tandem up` checks before it starts the first process."""
-    from engine.config import Backend
+    Engine and ports have findings of their own."""
     from proto.worker import Role
     from tandem.cli.up import require_tokenizer_of
     from tandem.doctor.checks import Finding, Verdict
+    from tandem.supervisor import run_state
+    from tandem.supervisor.plan import PlanError
+    from tandem.supervisor.up import found, plan_of
+
+    root = config.supervisor.run_dir
+    why = run_state.obstacle(root)
+    yield _fails("run_dir", why) if why else Finding("run_dir", Verdict.OK, f"{root} can be written")
+    model = _model(config)
+    if model is not None:
+        yield model
+    checks: dict[str, Callable[[], object]] = {
+        "tokenizer": lambda: require_tokenizer_of(config),
+        "profile": lambda: require_profiles(config.engine_of(role) for role in Role if config.layout.workers(role)),
+    }
+    for what, check in checks.items():
+        try:
+            check()
+        except CliError as error:
+            yield _fails(what, str(error))
+    whole = found(config) if model is not None and model.verdict is Verdict.OK else config
+    try:
+        workers = ", ".join(child.name for child in plan_of(_on_free_ports(whole)).workers)
+        yield Finding("layout", Verdict.OK, f"this machine has room for {workers}")
+    except PlanError as error:
+        yield _fails("layout", str(error))
+
+
+def _model(config: "TandemConfig") -> "Finding | None":
+    """None where engines are simulated."""
+    from engine.config import Backend
+    from tandem.doctor.checks import Finding, Verdict
     from tandem.models import CATALOGUE, DEFAULT_MODEL, is_fetched
     from tandem.supervisor.plan import PlanError
-    from tandem.supervisor.up import prepare
+    from tandem.supervisor.up import found
 
+    if config.engine.backend is not Backend.VLLM:
+        return None
     model = config.engine.model or DEFAULT_MODEL
     try:
         require_model(config)
-        require_profiles(config.engine_of(role) for role in Role if config.layout.workers(role))
-        if config.engine.backend is Backend.VLLM and model in CATALOGUE and not is_fetched(model):
-            return Finding("layout", Verdict.WARNING, f"model {model} is not here yet", "tandem up makes it first")
-        require_tokenizer_of(config)
-        workers = ", ".join(child.name for child in prepare(config).workers)
+        if model in CATALOGUE and not is_fetched(model):
+            return Finding("model", Verdict.WARNING, f"{model} is not here yet", "tandem up makes it first")
+        return Finding("model", Verdict.OK, found(config).engine.model)
     except (CliError, PlanError) as error:
-        cause, _, fix = str(error).partition("; ")
-        return Finding("layout", Verdict.FAILS, cause, fix)
-    return Finding("layout", Verdict.OK, f"this machine has room for {workers}")
+        return _fails("model", str(error))
+
+
+def _fails(what: str, problem: str) -> "Finding":
+    """`problem`: cause and fix."""
+    from tandem.doctor.checks import Finding, Verdict
+
+    cause, _, fix = problem.partition("; ")
+    return Finding(what, Verdict.FAILS, cause, fix)
+
+
+def _on_free_ports(config: "TandemConfig") -> "TandemConfig":
+    return config.model_copy(update={"gateway": config.gateway.model_copy(update={"port": 0, "grpc_port": 0})})
 
 
 def _show(findings: "list[Finding]") -> None:

@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+import os
+import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -41,6 +43,19 @@ def read(run_dir: Path) -> RunState | None:
 def folder(root: str | Path, port: int) -> Path:
     """Of the one that serves this port; `root` is `supervisor.run_dir`."""
     return Path(root).absolute() / _OF_PORT.format(port)
+
+
+def obstacle(root: str | Path) -> str:
+    """Why nothing can be written below it, "" where it can. Leaves nothing behind, and makes no folder."""
+    there = next(path for path in (Path(root).absolute(), *Path(root).absolute().parents) if path.exists())
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            return ""
+    except OSError as error:
+        return (
+            f"cannot write to {root} (supervisor.run_dir): {there}: {os.strerror(error.errno or 0)}; "
+            "let this user write there, or choose another with --set supervisor.run_dir=DIR"
+        )
 
 
 def running(root: str | Path) -> list[RunState]:

