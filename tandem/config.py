@@ -4,12 +4,10 @@ Layers, weakest first: file (YAML or TOML), environment (TANDEM_SECTION__KEY), f
 """
 
 import os
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import (
     BaseSettings,
@@ -23,6 +21,7 @@ from engine.config import EngineConfig
 from gateway.config import GatewayConfig
 from proto.worker import Role
 from tandem.config_error import ConfigError, Layer, explain, misspelt_variables
+from tandem.document import read_document
 from tandem.worker.config import WorkerConfig
 
 ENV_PREFIX = "TANDEM_"
@@ -165,27 +164,6 @@ def plain(config: BaseModel) -> dict[str, Any]:
     """
     revealed: dict[str, Any] = _reveal(config.model_dump(mode="python", exclude_unset=True))
     return revealed
-
-
-def read_document(file: Path) -> dict[str, Any]:
-    """A mapping, from YAML (of which JSON is a part) or TOML. Raises ConfigError."""
-    try:
-        text = file.read_text(encoding="utf-8")
-    except OSError as e:
-        raise ConfigError([f"cannot read {file}: {e.strerror}"]) from e
-    except UnicodeDecodeError as e:
-        raise ConfigError([f"cannot read {file}: it is not UTF-8 text"]) from e
-    try:
-        values = tomllib.loads(text) if file.suffix == ".toml" else yaml.safe_load(text)
-    except (tomllib.TOMLDecodeError, yaml.YAMLError) as e:
-        raise ConfigError(
-            [f"{file} is not valid {'TOML' if file.suffix == '.toml' else 'YAML'}: {' '.join(str(e).split())}"]
-        ) from e
-    if values is None:
-        return {}
-    if not isinstance(values, dict):
-        raise ConfigError([f"{file}: the document must be a mapping of sections, not {type(values).__name__}"])
-    return values
 
 
 def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -61,11 +61,27 @@ def kubernetes(config: TandemConfig, document: str, image: str, name: str = "tan
 
     A pod is one TP group, so the scheduler cannot tear one apart. `image` has the `tandem` command and the model.
     """
-    made = [_config_map(name, document), _service(name), _gateways(name), _workers(name)]
+    made = [_config_map(name, _plain(document)), _service(name), _gateways(name), _workers(name)]
     made += [_gateway(name, image, config, gateways), _budget(name, "gateway")]
     for crew in crews(config):
         made += [_pool(name, image, config, crew, gateways), _budget(name, crew.name)]
-    return yaml.safe_dump_all(made, sort_keys=False)
+    return yaml.dump_all(made, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Texts of several lines as blocks: an operator reads and edits the layout in its config map."""
+
+
+def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def _plain(document: str) -> str:
+    """A block can have no blanks at the ends of its lines, and a document does not need them."""
+    return "".join(f"{line.rstrip()}\n" for line in document.splitlines())
 
 
 def _labels(name: str, component: str) -> dict[str, str]:

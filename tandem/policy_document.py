@@ -9,8 +9,8 @@ from pydantic import ValidationError
 
 from gateway.policy_config import PolicyConfig
 from gateway.policy_versions.document import WrongPolicyError, policy_of
-from tandem.config import read_document
 from tandem.config_error import ConfigError, Layer, explain
+from tandem.document import read_document
 
 SCHEMA = Path(__file__).resolve().parents[1] / "docs" / "schemas" / "policy-1.json"
 

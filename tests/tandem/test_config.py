@@ -177,3 +177,32 @@ def test_a_worker_whose_name_would_have_to_be_quoted_does_not_start() -> None:
     (problem,) = problems(flags={"worker": {"worker_id": "a/b"}})
     assert problem.startswith("worker.worker_id: ")
     assert "is no name for a worker" in problem
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("1: 2", "the key 1 is no text"),
+        ("gateway: {policy: {tenants: {yes: {}}}}", "the key yes is no text"),
+        ("engine: {}\nlayout: {}\nengine: {}", "the key engine is there twice"),
+        ("gateway: {port: 1, port: 2}", "the key port is there twice"),
+        ("gateway: " + "[" * 3000, "nested too deeply"),
+        ("? [a]\n: b", "is no text"),
+    ],
+)
+def test_a_document_with_keys_that_cannot_be_meant_is_one_line_and_not_half_a_configuration(
+    tmp_path: Path, text: str, said: str
+) -> None:
+    """The last of two equal keys counted without a word; the others were tracebacks."""
+    file = write(tmp_path, text)
+    (problem,) = problems(file)
+    assert said in problem
+    assert problem.startswith(f"{file} is not valid YAML: ")
+
+
+def test_merged_keys_may_be_said_again(tmp_path: Path) -> None:
+    file = write(
+        tmp_path,
+        "engine: &all {max_num_seqs: 8, tp: 2}\nlayout: {colocated: {workers: 1, engine: {<<: *all, tp: 4}}}\n",
+    )
+    assert load(file).layout.colocated.engine == {"max_num_seqs": 8, "tp": 4}

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from typer.testing import CliRunner
 
@@ -48,6 +49,39 @@ def test_the_manifests_hang_together() -> None:
     gateway = by_kind["StatefulSet", "chat-gateway"]["spec"]["template"]
     assert by_kind["Service", "chat"]["spec"]["selector"].items() <= gateway["metadata"]["labels"].items()
     assert pod["spec"]["terminationGracePeriodSeconds"] > load(LAYOUT).worker.drain_s
+
+
+def test_the_document_can_be_read_and_edited_in_its_config_map() -> None:
+    """It was one quoted text of escapes."""
+    document = "engine:  \n  backend: simulated  # für alle\nlayout: {colocated: {workers: 1}}"
+    made = kubernetes(load(LAYOUT), document, "image")
+    lines = ["engine:", "  backend: simulated  # für alle", "layout: {colocated: {workers: 1}}"]
+    assert "  layout.yaml: |\n" + "".join(f"    {line}\n" for line in lines) + "---\n" in made
+
+
+def test_a_toml_document_is_yaml_where_pods_read_it(tmp_path: Path) -> None:
+    file = tmp_path / "layout.toml"
+    file.write_text('[engine]\nbackend = "simulated"\n[gateway.api_keys]\nx = "s3cret"\n')
+    result = CliRunner().invoke(app, ["manifest", str(file), "--image", "example/tandem:1"])
+    assert "are in the config map as they are" in result.stderr
+    document = next(yaml.safe_load_all(result.stdout))["data"]["layout.yaml"]
+    assert yaml.safe_load(document)["engine"] == {"backend": "simulated"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--image", " "),
+        ("--image", "i", "--name", ""),
+        ("--image", "i", "--name", "Has Space"),
+        ("--image", "i", "--name", "a" * 41),
+        ("--image", "i", "--gateways", "99999999"),
+    ],
+)
+def test_what_no_cluster_would_take_is_wrong_usage(words: tuple[str, ...]) -> None:
+    result = CliRunner().invoke(app, ["manifest", str(LAYOUT), *words])
+    status = result.exception.status if isinstance(result.exception, CliError) else result.exit_code
+    assert status == Exit.USAGE
 
 
 def manifests(gateways: int = 1) -> dict[tuple[str, str], Any]:
