@@ -4,6 +4,7 @@ Port 0 is no way to find one for another process: the kernel gives those ports t
 between looking and listening any client on the machine may get the same. Ports below that range are given to nobody.
 """
 
+import errno
 import socket
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,7 +20,8 @@ _TRIES = 1_000
 def free_ports(host: str, count: int, *, draw: Random | None = None, ephemeral: Path = _EPHEMERAL) -> tuple[int, ...]:
     """Ports nobody listens on now, all different; `draw` chooses among them.
 
-    Where the kernel's own range leaves no room below it, they come from there. Raises OSError when none is free.
+    Where the kernel's own range leaves no room below it, they come from there. Raises OSError when none is free, and
+    at once where nobody can listen on the host at all.
     """
     below = _first_ephemeral(ephemeral)
     with ExitStack() as held:
@@ -31,8 +33,9 @@ def free_ports(host: str, count: int, *, draw: Random | None = None, ephemeral: 
                 return tuple(found)
             try:
                 found.add(_port(held.enter_context(listening(host, draw.randrange(_LOWEST, below)))))
-            except OSError:
-                continue
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise  # of the host, then, and no other port will do
     raise OSError(f"{_TRIES} ports of {host} between {_LOWEST} and {below} were tried, and {count} are not free")
 
 

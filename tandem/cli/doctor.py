@@ -123,7 +123,8 @@ def _fails(what: str, problem: str) -> "Finding":
 
 
 def _on_free_ports(config: "TandemConfig") -> "TandemConfig":
-    return config.model_copy(update={"gateway": config.gateway.model_copy(update={"port": 0, "grpc_port": 0})})
+    here = {"host": "127.0.0.1", "port": 0, "grpc_host": "127.0.0.1", "grpc_port": 0}
+    return config.model_copy(update={"gateway": config.gateway.model_copy(update=here)})
 
 
 def _show(findings: "list[Finding]") -> None:

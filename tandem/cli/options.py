@@ -105,12 +105,10 @@ def need_free_port(host: str, port: int, flag: str) -> None:
     """Found before an engine is loaded for half a minute. Raises CliError."""
     from tandem.supervisor import machine
 
-    if port and not machine.port_is_free(host, port):
-        owner = machine.owner_of(port)
-        by = f" by {owner}" if owner else ""
-        raise CliError(
-            Exit.UNMET, f"cannot listen on port {port} of {host}: it is in use{by}; choose another with {flag}"
-        )
+    if why := machine.obstacle(host, 0):
+        raise CliError(Exit.UNMET, f"cannot listen on {host}: {why}; choose an address of this machine")
+    if port and (why := machine.obstacle(host, port)):
+        raise CliError(Exit.UNMET, f"cannot listen on port {port} of {host}: {why}; choose another with {flag}")
 
 
 def need_addresses(addresses: Sequence[str] | None, flag: str) -> None:
@@ -127,6 +125,10 @@ def _apply(flags: dict[str, Any], setting: str) -> None:
     path, split, text = setting.partition("=")
     if not split or not path:
         raise CliError(Exit.USAGE, f"--set {setting}: expected KEY=VALUE, for example gateway.drain_s=5")
+    if not text.strip():  # would count as not set, and a key of nobody as none at all
+        raise CliError(
+            Exit.USAGE, f"--set {setting}: the value is missing; null is the default, and '\"\"' an empty text"
+        )
     *sections, key = path.split(".")
     here = flags
     for section in sections:

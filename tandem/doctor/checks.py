@@ -108,13 +108,17 @@ def _locked_memory(facts: Facts) -> Iterator[Finding]:
 
 
 def _ports(config: TandemConfig, facts: Facts) -> Iterator[Finding]:
+    gateway = config.gateway
+    hosts = {"gateway.port": gateway.host, "gateway.grpc_port": gateway.grpc_host}
+    for host, why in facts.closed.items():
+        fix = "set gateway.host and gateway.grpc_host to addresses of this machine"
+        yield Finding("host", Verdict.FAILS, f"cannot listen on {host}: {why}", fix)
     wanted = {"gateway.port": config.gateway.port, "gateway.grpc_port": config.gateway.grpc_port}
     for key, port in wanted.items():
         if port in facts.taken:
-            owner = facts.taken[port]
-            found = f"{port} is in use{f' by {owner}' if owner else ''}"
+            found = f"cannot listen on {port}: {facts.taken[port]}"
             yield Finding("port", Verdict.FAILS, found, f"stop that, or set {key} (0 picks a free one)")
-        elif port:
+        elif port and hosts[key] not in facts.closed:
             yield Finding("port", Verdict.OK, f"{port} is free")
 
 

@@ -23,7 +23,7 @@ _IMPORT_S = 60.0
 class Facts:
     """`driver`: NVIDIA's version, "" without. `shm_bytes`: of /dev/shm, None where there is none. `locked_bytes`: None is
     no limit. `nixl_trouble`: why it cannot be loaded, "" where it can. `taken`: of the ports that are wanted, those that
-    somebody listens on, and who, as far as this user may know."""
+    nobody else can listen on, and why. `closed`: so of hosts, whatever the port."""
 
     cores: int
     memory_bytes: int
@@ -36,11 +36,14 @@ class Facts:
     locked_bytes: int | None
     rdma: tuple[str, ...]
     taken: Mapping[int, str] = field(default_factory=dict)
+    closed: Mapping[str, str] = field(default_factory=dict)
 
 
 def gather(addresses: Iterable[tuple[str, int]], *, nixl: bool) -> Facts:
     """`addresses` to listen on, of which port 0 is any. `nixl`: whether to try to load it, which takes seconds."""
     found = machine.inspect()
+    addresses = tuple(addresses)
+    closed = {host: why for host in dict.fromkeys(host for host, _ in addresses) if (why := machine.obstacle(host, 0))}
     locked = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
     return Facts(
         cores=found.cores,
@@ -54,8 +57,11 @@ def gather(addresses: Iterable[tuple[str, int]], *, nixl: bool) -> Facts:
         locked_bytes=None if locked == resource.RLIM_INFINITY else locked,
         rdma=tuple(sorted(device.name for device in _RDMA.iterdir())) if _RDMA.is_dir() else (),
         taken={
-            port: machine.owner_of(port) for host, port in addresses if port and not machine.port_is_free(host, port)
+            port: why
+            for host, port in addresses
+            if port and host not in closed and (why := machine.obstacle(host, port))
         },
+        closed=closed,
     )
 
 

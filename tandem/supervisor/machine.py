@@ -1,5 +1,6 @@
 """What this machine has to give: cores, memory, GPUs, ports."""
 
+import errno
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,11 +46,19 @@ def _gpus() -> tuple[str, ...]:
 
 
 def port_is_free(host: str, port: int) -> bool:
+    return not obstacle(host, port)
+
+
+def obstacle(host: str, port: int) -> str:
+    """Why this process cannot listen there, "" where it can. Port 0 asks of the host alone."""
     try:
         with listening(host, port):
-            return True
-    except OSError:
-        return False
+            return ""
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            return str(error.strerror or error).partition(" (while")[0]
+    owner = owner_of(port)
+    return f"it is in use by {owner}" if owner else "it is in use"
 
 
 def owner_of(port: int) -> str:

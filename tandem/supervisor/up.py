@@ -46,11 +46,12 @@ def plan_of(config: TandemConfig) -> Plan:
 
 
 def _need_free(host: str, port: int, flag: str) -> None:
-    if port and not machine.port_is_free(host, port):
-        owner = machine.owner_of(port)
+    """`flag` is for another port; a host that is not this machine's has no free one."""
+    if why := machine.obstacle(host, 0):
+        raise PlanError(f"cannot listen on {host}: {why}; choose an address of this machine")
+    if port and (why := machine.obstacle(host, port)):
         raise PlanError(
-            f"port {port} on {host} is in use{f' by {owner}' if owner else ''}; "
-            f"stop that, or choose another with {flag} (0 picks a free one)"
+            f"cannot listen on port {port} of {host}: {why}; choose another with {flag} (0 picks a free one)"
         )
 
 

@@ -1,5 +1,6 @@
 """Ports for servers to come."""
 
+import errno
 import socket
 from pathlib import Path
 from random import Random
@@ -38,3 +39,17 @@ def test_without_a_range_below_the_kernel_chooses_or_a_common_bound_holds(tmp_pa
     for port in found:
         with socket.create_server((HOST, port)):
             pass
+
+
+def test_a_host_that_is_not_this_machines_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All 1,000 ports of it were tried."""
+    tried: list[int] = []
+
+    def nowhere(host: str, port: int) -> socket.socket:
+        tried.append(port)
+        raise OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address")
+
+    monkeypatch.setattr("transfer.ports.listening", nowhere)
+    with pytest.raises(OSError, match="Cannot assign"):
+        free_ports("10.255.255.1", 2)
+    assert len(tried) == 1

@@ -325,6 +325,7 @@ def test_a_wrong_setting_is_named(arguments: tuple[str, ...], said: str) -> None
         ("up", "--prefill", "-1"),
         ("upp",),
         ("up", "--set", "novalue"),
+        ("up", "--set", "gateway.api_keys.x="),
         ("up", "--colocated", "0"),
         ("gateway", "--worker", "no-port"),
     ],
@@ -413,7 +414,7 @@ def test_doctor_names_a_port_that_is_taken_and_what_else_is_wrong_and_starts_not
     findings = {one["what"]: one for one in json.loads(result.stdout)}
     assert result.exit_code == shown.exit_code == Exit.UNMET
     assert findings["engine"]["verdict"] == "ok"
-    assert findings["port"]["found"].startswith(f"{port} is in use")
+    assert findings["port"]["found"].startswith(f"cannot listen on {port}: it is in use")
     assert (findings["tokenizer"]["verdict"], findings["tokenizer"]["fix"] != "") == ("fails", True)
     assert findings["layout"]["verdict"] == "ok"
     assert "set gateway.port (0 picks a free one)" in shown.stdout
@@ -442,6 +443,18 @@ def test_doctor_says_every_fault_once_and_none_hides_another(tmp_path: Path, mon
     assert "vllm" not in " ".join(one["found"] for one in failing[1:])
     assert "supervisor.run_dir" in failing[1]["fix"]
     assert f"{tmp_path}/none" in failing[2]["found"]
+
+
+def test_a_host_that_is_not_this_machines_is_one_finding_and_one_line() -> None:
+    """Documentation addresses (RFC 5737) are nobody's."""
+    sets = ("--engine", "simulated", "--set", "gateway.host=192.0.2.1")
+    result = tandem("doctor", "--json", *sets)
+    failing = [one for one in json.loads(result.stdout) if one["verdict"] == "fails"]
+    assert [one["what"] for one in failing] == ["host"]
+    assert failing[0]["found"].startswith("cannot listen on 192.0.2.1: ")
+    up = tandem("up", *sets)
+    assert isinstance(up.exception, CliError)
+    assert (up.exception.status, str(up.exception)[:28]) == (Exit.UNMET, "cannot listen on 192.0.2.1: ")
 
 
 @pytest.mark.parametrize("more", [(), ("--background",)])

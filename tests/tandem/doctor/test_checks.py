@@ -50,7 +50,18 @@ def test_a_machine_with_everything_is_well(facts: Facts) -> None:
         (replace(CPU, shm_bytes=64 << 20), "/dev/shm", Verdict.WARNING, "67.1 MB"),
         (replace(CPU, shm_bytes=None), "/dev/shm", Verdict.WARNING, "not there"),
         (replace(CPU, open_files=1024), "open files", Verdict.WARNING, "1024"),
-        (replace(CPU, taken={8000: "python, pid 12"}), "port", Verdict.FAILS, "8000 is in use by python, pid 12"),
+        (
+            replace(CPU, taken={8000: "it is in use by python, pid 12"}),
+            "port",
+            Verdict.FAILS,
+            "8000: it is in use by python",
+        ),
+        (
+            replace(CPU, closed={"127.0.0.1": "no such host"}),
+            "host",
+            Verdict.FAILS,
+            "cannot listen on 127.0.0.1: no such",
+        ),
         (replace(CUDA, rdma=("mlx5_0",), locked_bytes=65536), "locked memory", Verdict.WARNING, "65.5 KB"),
     ],
 )
