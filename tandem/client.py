@@ -10,6 +10,7 @@ import httpx
 
 from gateway.cluster.snapshot import ClusterSnapshot
 from gateway.policy.control.rows import PolicySnapshot
+from tandem.printable import printable
 
 TIMEOUT_S = 5.0
 _LAST_PORT = 65535
@@ -110,7 +111,7 @@ class GatewayClient:
                 f"what answers at {self.endpoint} is no gateway (status {reply.status_code}); "
                 "name the gateway with --endpoint"
             ) from None
-        raise GatewayRefusedError(f"the gateway answered {reply.status_code}: {message}", code)
+        raise GatewayRefusedError(f"the gateway answered {reply.status_code}: {printable(str(message))}", code)
 
 
 def _address(endpoint: str) -> httpx.URL:
@@ -163,6 +164,8 @@ def _read(kind: Any, value: Any) -> Any:
         return tuple(_read(get_args(kind)[0], item) for item in value or ())
     if origin is dict:
         return dict(value or {})
+    if kind is str:
+        return printable(str(value or ""))
     if isinstance(kind, type) and issubclass(kind, Enum):
         return kind(value) if value is not None else next(iter(kind))
     return kind(value) if value is not None else kind()

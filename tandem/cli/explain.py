@@ -47,7 +47,9 @@ def _show(request_id: str, document: dict[str, Any]) -> None:
     from rich.console import Console
 
     from tandem.cli.explain_tables import render, render_error
+    from tandem.printable import printable, printable_document
 
+    document, request_id = printable_document(document), printable(request_id)
     console = Console(highlight=False)
     for prompt in document["prompts"]:
         console.print(render(prompt))

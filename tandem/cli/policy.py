@@ -112,13 +112,14 @@ def history(
     from rich.console import Console
 
     from tandem.cli.policy_tables import history_lines
+    from tandem.printable import printable_document
 
     document = at_one(endpoint, api_key, lambda gateway: gateway.policy("history"))
     if as_json:
         typer.echo(json.dumps(document, indent=2))
         return
     console = Console(highlight=False)
-    for line in history_lines(document["changes"]):
+    for line in history_lines(printable_document(document["changes"])):
         console.print(line, markup=False)
     console.print(f"kept in {document['file']}" if document.get("file") else "kept in memory only", markup=False)
 

@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 from tandem.cli.app import app
 from tandem.cli.failure import CliError, Exit
 from tandem.supervisor.run_state import RunState
-from tests.tandem.cli.fake_gateway import DECISION, STATUS, FakeGateway, fake_gateway
+from tests.tandem.cli.fake_gateway import DECISION, ORDERS, STATUS, FakeGateway, fake_gateway
 
 COMMANDS = [
     "up",
@@ -167,6 +167,32 @@ def test_a_refusal_is_the_gateways_own_words(gateway: FakeGateway) -> None:
     assert isinstance(result.exception, CliError)
     assert result.exception.status is Exit.FAILED
     assert "no worker decode-9" in str(result.exception)
+
+
+NASTY = "evil\x1b[2J\r\nfake line\u202e\x07"
+SHOWN = r"evil\x1b[2J\r\nfake line\u202e\x07"
+
+
+def test_what_clients_have_written_does_nothing_to_an_operators_terminal(
+    gateway: FakeGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tenant's name of a model, in its refusal, cleared the screen of whoever asked for an explanation."""
+    error = {"status": 404, "code": "model_not_found", "param": NASTY, "message": NASTY, "numbers": {NASTY: 1}}
+    error |= {"phase": "received", "age_s": 1.0}
+    monkeypatch.setitem(ORDERS, "r2", {"prompts": [], "error": error})
+    worker = STATUS["workers"][0] | {"worker_id": NASTY, "reason": NASTY}
+    monkeypatch.setitem(ORDERS, "status", {**STATUS, "workers": [worker], "pairs": []})
+    explained = tandem("explain", "r2", "--endpoint", gateway.url)
+    status = tandem("status", "--endpoint", gateway.url)
+    as_json = tandem("explain", "r2", "--json", "--endpoint", gateway.url)
+    gateway.refusal = (404, NASTY)
+    refused = tandem("drain", "decode-9", "--endpoint", gateway.url)
+    assert explained.output.count(SHOWN) == 3
+    assert SHOWN in status.output
+    assert json.loads(as_json.output)["error"]["message"] == NASTY
+    assert str(refused.exception) == f"the gateway answered 404: {SHOWN}"
+    written = explained.output + status.output + as_json.output + str(refused.exception)
+    assert all(char.isprintable() or char == "\n" for char in written)
 
 
 @pytest.mark.slow
