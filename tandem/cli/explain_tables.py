@@ -10,6 +10,8 @@ from rich.text import Text
 from gateway.wording import counted
 from tandem.units import number
 
+_WHAT_LOAD = "load: first token, step and KV held, each against its aim; the way with the least was taken"
+
 
 def render(decision: Mapping[str, Any]) -> RenderableType:
     """`decision` is one prompt of GET /tandem/v1/decisions/{id}."""
@@ -43,9 +45,15 @@ def _head(decision: Mapping[str, Any]) -> Iterator[RenderableType]:
     yield Text(
         f"prompt {counted(decision['prompt_tokens'], 'token')}, {counted(decision['answers'], 'answer')} of at most "
         f"{decision['limit_tokens']:,}; expected {estimate['mean']:,.0f} (half {estimate['p50']:,.0f}, "
-        f"90 % {estimate['p90']:,.0f}, 99 % {estimate['p99']:,.0f}); its KV counts as the prompt and "
-        f"{counted(need['likely_tokens'] or need['growth_tokens'], 'token')}"
+        f"90 % {estimate['p90']:,.0f}, 99 % {estimate['p99']:,.0f}); {_taken(need)}"
     )
+
+
+def _taken(need: Mapping[str, Any]) -> str:
+    if need["likely_tokens"]:
+        tokens = counted(need["likely_tokens"], "token")
+        return f"its KV counts as the prompt and {tokens}: at the worst step, what it has by then times the chance that it runs"
+    return f"its KV is reserved in full: the prompt and {counted(need['growth_tokens'], 'token')}"
 
 
 def _look(look: Mapping[str, Any]) -> Iterator[RenderableType]:
@@ -55,6 +63,7 @@ def _look(look: Mapping[str, Any]) -> Iterator[RenderableType]:
     yield Text(f"{line}; {numbers}" if numbers else line)
     if look.get("ways"):
         yield _ways(look["ways"])
+        yield Text(_WHAT_LOAD, "dim")
     if look["candidates"]:
         table = Table(box=None, pad_edge=True)
         for column in ("candidate", "verdict", "path", "score", "blocks left", "cached"):

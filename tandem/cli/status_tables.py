@@ -24,21 +24,35 @@ _PAIRS_SHOWN = 24
 
 #: UCX is set a worker, not a pair, and does not say which way it took.
 _HOW_KNOWN = "over: inferred, the fastest that both ends may use; the figures are measured"
+_WHAT_POOLS = "tickets: prompts whose KV is kept until the worker that decodes has read it"
+_WHAT_WORKERS = "blocks: used + reserved / all; leases: what this gateway holds there"
+_WHAT_PROMISES = (
+    "promised: blocks that what runs may need, within the error budget; risk: that it needs more; pool: for then"
+)
+_WHAT_ESTIMATES = (
+    "came/estimated: tokens, against the mean. under, over: answers that got longer or shorter than the length they were "
+    "let in with (lengths.target_quantile), and by how many tokens; drifts: how often the lengths of a class have shifted"
+)
 
 
 def render(snapshot: ClusterSnapshot, policy: PolicySnapshot | None = None) -> RenderableType:
-    parts: list[RenderableType] = [_headline(snapshot), Text(), _pools(snapshot.workers), Text()]
-    parts += [_workers(snapshot.workers), *_reasons({worker.worker_id: worker.reason for worker in snapshot.workers})]
+    parts: list[RenderableType] = [_headline(snapshot), Text(), _pools(snapshot.workers), _legend(_WHAT_POOLS), Text()]
+    parts += [_workers(snapshot.workers), _legend(_WHAT_WORKERS)]
+    parts += _reasons({worker.worker_id: worker.reason for worker in snapshot.workers})
     if snapshot.pairs:
         shown = _telling(snapshot.pairs)
-        parts += [Text(), _pairs(shown), *_others(snapshot.pairs, len(shown)), Text(_HOW_KNOWN, "dim")]
+        parts += [Text(), _pairs(shown), *_others(snapshot.pairs, len(shown)), _legend(_HOW_KNOWN)]
         parts += _reasons({_name(pair): pair.reason for pair in shown})
     if any(_there(worker) and (worker.pool_blocks or worker.preemptions) for worker in snapshot.workers):
-        parts += [Text(), _promises(snapshot.workers)]
+        parts += [Text(), _promises(snapshot.workers), _legend(_WHAT_PROMISES)]
     parts += [Text(), _requests(snapshot)]
     if policy is not None:
         parts += [Text(), *_policy(policy)]
     return Group(*parts)
+
+
+def _legend(text: str) -> Text:
+    return Text(text, "dim")
 
 
 def _promises(workers: Iterable[WorkerSnapshot]) -> Table:
@@ -71,6 +85,8 @@ def _policy(policy: PolicySnapshot) -> list[RenderableType]:
         parts.append(_estimates(policy.lengths))
     if policy.buckets:
         parts.append(_answers(policy.buckets))
+    if policy.lengths or policy.buckets:
+        parts.append(_legend(_WHAT_ESTIMATES))
     if policy.roles is not None:
         parts.append(Text(_roles(policy.roles)))
     if policy.moves:
@@ -89,7 +105,7 @@ def _policy(policy: PolicySnapshot) -> list[RenderableType]:
 
 
 def _estimates(rows: Iterable[ClassRow]) -> Table:
-    table = _table("Estimates", ("class", "answers", "came/estimated", "under", "tokens", "over", "tokens", "drifts"))
+    table = _table("Estimates", ("class", "answers", "came/estimated", "under", "by", "over", "by", "drifts"))
     for row in rows:
         ratio = row.realised_tokens / row.estimated_tokens if row.estimated_tokens else None
         table.add_row(

@@ -35,6 +35,7 @@ def test_the_ways_that_were_weighed_are_a_table_with_the_one_taken_first() -> No
     assert "0.001 s placed w1 (fluid)" in lines
     at = lines.index("w0 w1 after 1 0.5 200 ms 21.5 ms 3.1 %")
     assert lines[at + 1] == "w1 w1 – 2.25 200 ms 21.5 ms 3.1 %"
+    assert lines[at + 2].startswith("load: first token, step and KV held")
 
 
 def test_a_gateway_that_weighs_no_ways_shows_none() -> None:
@@ -46,7 +47,8 @@ def test_one_is_said_as_one() -> None:
     look = {"at_s": 0.001, "what": "placed", "worker_id": "w", "why": "", "numbers": {}, "candidates": []}
     text = " ".join(shown(look, likely_tokens=1))
     assert "prompt 4,000 tokens, 1 answer of at most 900" in text
-    assert "its KV counts as the prompt and 1 token" in text
+    assert "its KV counts as the prompt and 1 token: at the worst step," in text
+    assert "its KV is reserved in full: the prompt and 900 tokens" in " ".join(shown(look, likely_tokens=0))
     assert "answered with 1 token, ended by stop" in text
 
 

@@ -9,7 +9,8 @@ from gateway.cluster.snapshot import ClusterSnapshot, PairSnapshot
 from gateway.cluster.states import PairState, WorkerStatus
 from gateway.policy.control.rows import BucketRow, EarlyRow, MoveRow, PolicySnapshot, RolesRow
 from tandem.cli.status_tables import render
-from tandem.client import snapshot_of
+from tandem.client import policy_of, snapshot_of
+from tests.tandem.cli.fake_gateway import STATUS
 
 
 def shown(snapshot: ClusterSnapshot, policy: PolicySnapshot | None = None) -> str:
@@ -54,6 +55,23 @@ def test_of_a_worker_that_is_gone_nothing_is_shown_that_looks_current() -> None:
     (pool,) = [line for line in lines if line.startswith("decode ")]
     assert pool.split()[1:] == ["2", "1", "3,200", "10", "%", "28", "%", "4", "0", "0"]
     assert sum(line.startswith("d1 ") for line in lines) == 2
+
+
+def test_every_column_whose_name_does_not_say_what_it_counts_is_explained() -> None:
+    text = " ".join(shown(snapshot_of(STATUS), policy_of(STATUS)).split())
+    for name in (
+        "tickets:",
+        "blocks: used + reserved / all",
+        "leases:",
+        "over: inferred",
+        "promised:",
+        "risk:",
+        "under, over:",
+    ):
+        assert name in text
+    bare = " ".join(shown(ClusterSnapshot("g", "colocated", "", (), (), {}, 0)).split())
+    assert "promised:" not in bare
+    assert "under, over:" not in bare
 
 
 def test_fluid_roles_are_one_sentence() -> None:
