@@ -77,7 +77,8 @@ class Emptying:
         running = {name: each for name, each in self._running(worker).items() if why is Why.DRAIN or each.guest}
         for some in keen(targets, self._leaning()):
             answers = [answer_of(each, worker, some) for each in running.values() if each.ways and not each.leaving]
-            for action in leave(answers, some, self._prices(), AT_ONCE - self._going[worker.worker_id]):
+            most, back = AT_ONCE - self._going[worker.worker_id], why is Why.DRAIN
+            for action in leave(answers, some, self._prices(), most, back=back):
                 for move in action.moves:
                     self._going[worker.worker_id] += 1
                     running.pop(move.request_id).move(Order(why, move.worker_id, move.by, action.numbers))

@@ -10,9 +10,11 @@ from gateway.policy.admission.overrun import Action, Answer, Prices, Response
 AT_ONCE = 4
 
 
-def leave(answers: Sequence[Answer], targets: Sequence[Target], prices: Prices, most: int) -> Iterator[Action]:
+def leave(
+    answers: Sequence[Answer], targets: Sequence[Target], prices: Prices, most: int, *, back: bool = True
+) -> Iterator[Action]:
     """One move each, `most` of them: those that would keep the worker longest go first. What ends before a move would pay, or
-    finds no room, stays."""
+    finds no room, stays. `back`: they may go where they have been, and however often; where a worker is to be empty they must."""
     room = list(targets)
     for answer in sorted(answers, key=lambda one: (-one.left_s, one.request_id)):
         if most < 1:
@@ -20,7 +22,10 @@ def leave(answers: Sequence[Answer], targets: Sequence[Target], prices: Prices, 
         blocks = answer.held_blocks + answer.growth_blocks
         recompute_s = answer.computed_tokens / prices.prefill_tokens_per_s
         most_s = answer.left_s / prices.pays
-        booked = fare(blocks, answer.kv_bytes, recompute_s, most_s, answer.ways, room, pause_s=prices.pause_s)
+        been = frozenset[str]() if back else answer.been
+        booked = fare(
+            blocks, answer.kv_bytes, recompute_s, most_s, answer.ways, room, been=been, pause_s=prices.pause_s
+        )
         if booked is None:
             continue
         most -= 1

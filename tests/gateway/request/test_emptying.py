@@ -82,6 +82,7 @@ class Answers:
         self.leaving: set[int] = set()
         self.gone: set[int] = set()
         self.guests: set[int] = set()
+        self.been: frozenset[str] = frozenset()
         self.looks = 0
 
     def growing(self) -> Iterator[Growing]:
@@ -101,6 +102,7 @@ class Answers:
                     ways=frozenset() if at in self.leaving else frozenset(By),
                     leaving=at in self.leaving,
                     guest=at in self.guests,
+                    been=self.been,
                 )
 
     def _move(self, at: int, order: Order) -> None:
@@ -277,6 +279,18 @@ def test_a_guest_does_not_go_where_prompts_are_computed_for_others(cluster: Clus
         cluster.told("d2", 2, room=0)
         cluster.changed()
         assert not answers.sent
+
+
+@pytest.mark.parametrize("draining", [True, False])
+def test_a_guest_goes_back_only_where_its_worker_is_to_be_empty(
+    cluster: Cluster, answers: Answers, draining: bool
+) -> None:
+    one = overruns(cluster, leaning=("d0", "d1"))
+    answers.guests, answers.been = {2}, frozenset({"d2"})
+    with one.watching(answers):
+        cluster.told("d0", 2, draining=draining)
+        cluster.changed()
+        assert bool(answers.sent) is draining
 
 
 def test_guests_are_guests_of_workers_that_lean(cluster: Cluster, answers: Answers) -> None:

@@ -56,6 +56,13 @@ def test_it_goes_the_quicker_way_and_says_why() -> None:
     }
 
 
+def test_only_what_must_leave_goes_back_and_however_often() -> None:
+    there, much = replace(ANSWER, been=frozenset({"d1"})), replace(ANSWER, been=frozenset({"d2", "d3", "d4", "d5"}))
+    for answer in (there, much):
+        assert went(list(leave([answer], [ROOM], PRICES, 1))) == ["a"]
+        assert went(list(leave([answer], [ROOM], PRICES, 1, back=False))) == []
+
+
 def test_what_cannot_move_stays() -> None:
     fixed = [replace(ANSWER, ways=frozenset())]
     assert not list(leave(fixed, [ROOM], PRICES, AT_ONCE))
