@@ -79,10 +79,12 @@ class Attachment:
         if sequence in self._sinks and not self._closed:
             self._send(WriterLost(sequence, worker_id))
 
-    def hand_over(self, sequence: int) -> None:
-        """A running sequence shall end with a ticket, if it can; its sink hears of it, or of its end."""
-        if sequence in self._sinks and not self._closed:
-            self._send(HandOver(sequence))
+    def hand_over(self, sequence: int) -> bool:
+        """A running sequence shall end with a ticket, if it can; its sink hears of it, or of its end. False: nobody can be told."""
+        if sequence not in self._sinks or self._closed:
+            return False
+        self._send(HandOver(sequence))
+        return True
 
     async def run(self, call: Call, hello: Hello) -> None:
         """Serves the stream until it ends, which fails all its sequences at once. Always raises WorkerLostError."""

@@ -81,11 +81,10 @@ class Running:
             self._end(None)
 
     def hand_over(self) -> bool:
-        """The worker is told to end it with a ticket; False when it has not begun, or is over."""
+        """The worker is told to end it with a ticket; False when it has not begun, is over, or its worker hears nothing more."""
         if self._attachment is None or self._ended.done() or not self.first.done():
             return False
-        self._attachment.hand_over(self._sequence)
-        return True
+        return self._attachment.hand_over(self._sequence)
 
     def writer_lost(self, worker_id: str) -> None:
         """The KV it waits for may never come: the decode worker is told, and answers with a fault."""

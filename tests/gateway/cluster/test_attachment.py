@@ -186,11 +186,11 @@ async def test_what_a_worker_said_before_it_left_is_read_though_it_takes_no_comm
     (one, first), (two, second) = stream.start(), stream.start()
     await asyncio.sleep(0.02)
     stream.call.unwritable = asyncio.InvalidStateError("finished")
-    stream.attachment.hand_over(one)
+    assert stream.attachment.hand_over(one)
     await asyncio.sleep(0.02)
     with pytest.raises(WorkerLostError):
         stream.start()
-    stream.attachment.hand_over(two)  # nobody hears it
+    assert not stream.attachment.hand_over(two)  # nobody hears it, and no place need be kept for it
     assert not stream.task.done()
     await stream.frame((one, SequenceDelta((5,), finish=FinishReason.STOP)))
     await stream.call.frames.put(None)
