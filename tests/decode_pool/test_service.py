@@ -20,10 +20,14 @@ from tests.tandem.worker.harness import Served, serve, until, work
 from tests.waiting import HANG_S
 
 
-def injector(served: Served) -> Injector:
+def simulated(served: Served) -> SimulatedEngine:
     engine = served.worker.dispatcher._engine
     assert isinstance(engine, SimulatedEngine)
-    return engine.injector
+    return engine
+
+
+def injector(served: Served) -> Injector:
+    return simulated(served).injector
 
 
 async def answer_alone(served: Served, length: int, max_tokens: int, seed: int = 0) -> tuple[int, ...]:

@@ -1,5 +1,6 @@
 """What cannot be understood or said of one sequence leaves the stream of all the others alone."""
 
+import asyncio
 from dataclasses import replace
 
 import grpc
@@ -13,6 +14,8 @@ from proto.sampling import Sampling, StructuredKind, StructuredOutput
 from proto.tandem.v1 import decode_pb2
 from proto.work import Abort, FinishReason, Hello, SequenceDelta, Start, TokenLogprobs
 from proto.worker import Role
+from tests.decode_pool.test_service import simulated
+from tests.engine.simulated.hold import before_each_step
 from tests.tandem.worker.harness import Served, serve, until, work
 
 CONSTRAINED = Sampling(4, structured=StructuredOutput(StructuredKind.JSON_OBJECT))
@@ -98,11 +101,23 @@ async def test_under_a_number_in_use_it_ends_the_stream() -> None:
 
 async def test_a_sequence_whose_news_cannot_be_sent_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serve(Role.DECODE, profile="toy") as served, served.client.attached() as stream:
+        together, garbled = asyncio.Event(), asyncio.Event()
+        engine = simulated(served)
+
+        async def hold() -> None:
+            await together.wait()
+            if all(each.generated for each in engine._generations.values()):
+                await garbled.wait()
+
+        before_each_step(engine.injector, hold)
         first = await stream.start(await served.client.reserve(40, 60), work("a", 40, 60, seed=1))
         second = await stream.start(await served.client.reserve(40, 60), work("b", 40, 60, seed=2))
+        await until(lambda: served.worker.dispatcher.live == 2)
+        together.set()
         await stream.stories[first].begun.wait()
         await stream.stories[second].begun.wait()
         garble(served, second)
+        garbled.set()
         assert (await stream.stories[second].end()).fault is not None
         assert len((await stream.stories[first].end()).tokens) == 60
         await until(lambda: served.worker.decode.sequences == 0)
