@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from rich.console import Console
 
 from loadgen.cli import build
 from loadgen.cli.options import OutputOptions
@@ -17,6 +16,7 @@ from loadgen.report import files
 from loadgen.report.console import show
 from loadgen.report.document import Scenario, document
 from loadgen.report.page import page
+from loadgen.report.terminal import terminal
 
 INVALID = 3
 INTERRUPTED = 130
@@ -58,12 +58,6 @@ def finish(
         raise typer.Exit(INTERRUPTED)
     if any(run["invalid"] for run in data["runs"]):
         raise typer.Exit(INVALID)
-
-
-def terminal() -> Console:
-    """Wide enough for the tables where no terminal sets a width."""
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=150)
 
 
 def write_page(path: Path, data: Mapping[str, Any]) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from loadgen.cli.finish import terminal, write_page
+from loadgen.cli.finish import write_page
 from loadgen.failure import LoadgenError
 from loadgen.report import files
 from loadgen.report.baseline import changes
@@ -14,6 +14,7 @@ from loadgen.report.console import show
 from loadgen.report.curves import figures
 from loadgen.report.png import png as as_png
 from loadgen.report.svg import standalone
+from loadgen.report.terminal import terminal
 from loadgen.report.validation import missing, not_told
 
 REGRESSION = 1

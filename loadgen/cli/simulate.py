@@ -8,11 +8,12 @@ import typer
 
 from loadgen.arms.virtual import VirtualArm
 from loadgen.cli import build
-from loadgen.cli.finish import finish, terminal
+from loadgen.cli.finish import finish
 from loadgen.cli.options import JudgeOptions, LoadOptions, OutputOptions, ReproduceOptions, with_options
 from loadgen.cli.run import choose_rates, sweep
 from loadgen.cli.session import Session
 from loadgen.failure import LoadgenError
+from loadgen.report.terminal import terminal
 
 _PREFIX = "sim:"
 

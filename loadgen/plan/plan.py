@@ -75,7 +75,7 @@ class Planned:
         if not self.incomplete:
             return said
         looked = sum(one.stage is not Stage.UNTRIED for one in self.standings)
-        return f"So far, with {looked} of {len(self.found)} layouts looked at: {said}"
+        return f"No last word, as {looked} of {len(self.found)} layouts were looked at. {said}"
 
     @property
     def running(self) -> Row | None:

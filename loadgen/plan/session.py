@@ -16,9 +16,7 @@ from loadgen.plan.plan import Planned, make_plan
 from loadgen.plan.race import Watch
 from loadgen.plan.show import show_plan
 from loadgen.plan.words import Words, asked
-
-#: Of tables, where no terminal sets a width.
-_WIDTH = 150
+from loadgen.report.terminal import terminal
 
 
 def run_plan(words: Words, jobs: int, budget_s: float | None, out: Path, quiet: bool) -> Planned:
@@ -27,7 +25,7 @@ def run_plan(words: Words, jobs: int, budget_s: float | None, out: Path, quiet: 
     question = asked(words)
     with Crew(jobs, budget_s) as crew, _watching(quiet) as watch:
         planned = make_plan(question, crew, watch)
-    console = Console() if Console().is_terminal else Console(width=_WIDTH)
+    console = terminal()
     show_plan(planned, console)
     for line in write_plan(planned, out):
         console.print(line, highlight=False, soft_wrap=True)

@@ -2,7 +2,7 @@
 
 from math import isfinite
 
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.table import Table
 
 from loadgen.plan.candidate import Candidate
@@ -11,6 +11,19 @@ from loadgen.plan.plan import Planned
 from loadgen.plan.ranking import Row, pareto
 
 _ROWS = 12
+#: Columns of a terminal on which the names of layouts fit beside all figures.
+_WIDE = 130
+#: Letters of the longest word in the column of who is behind.
+_BEHIND = len("difference")
+#: How far layouts came, in words.
+_STAGES = {
+    "untried": "not reached",
+    "bound": "ruled out by their bound",
+    "floor": "given up after a run",
+    "screen": "looked at shortly",
+    "heat": "looked at for longer",
+    "final": "looked at to the end",
+}
 
 
 def show_plan(planned: Planned, console: Console) -> None:
@@ -18,9 +31,13 @@ def show_plan(planned: Planned, console: Console) -> None:
     console.print(f"[bold]{planned.verdict}[/bold]")
     if planned.incomplete:
         console.print(f"[yellow]Cut short ({planned.incomplete}): what there is, is below.[/yellow]")
-    console.print(_ranking(planned))
+    wide = console.width >= _WIDE
+    if not wide:
+        for row in planned.rows[:_ROWS]:
+            console.print(f"{row.place:>2}  {row.candidate.label}", highlight=False, markup=False)
+    console.print(_ranking(planned, labels=wide))
     rest = len(planned.rows) - _ROWS
-    stages = ", ".join(f"{count} {name}" for name, count in planned.stages().items() if count)
+    stages = ", ".join(f"{count} {_STAGES[name]}" for name, count in planned.stages().items() if count)
     began = f"{len(planned.standings)} of " if len(planned.standings) < len(planned.found) else ""
     console.print(f"{began}{len(planned.found)} layouts: {stages}" + (f"; {rest} more in the JSON" if rest > 0 else ""))
     for each in planned.dominated:
@@ -43,18 +60,22 @@ def show_plan(planned: Planned, console: Console) -> None:
     )
 
 
-def _ranking(planned: Planned) -> Table:
-    table = Table(box=None)
+def _ranking(planned: Planned, *, labels: bool) -> Table:
+    """Without `labels` for a narrow terminal, below a list of them: beside the figures they would have no room."""
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     goals = sorted(planned.asked.question.goals)
-    for name in ("", "layout", *(f"{goal:.0%} /s/GPU" for goal in goals), "95 %", "of bound", "bound by", "behind"):
-        table.add_column(name, justify="left" if name == "layout" else "right", no_wrap=name != "layout")
-    table.add_column("GPU·h/1k good", justify="right")
+    for name in ("", "layout", *(f"{goal:.0%}\n/s/GPU" for goal in goals), "95 %", "of\nbound", "bound\nby", "behind"):
+        if name != "layout" or labels:
+            justify: JustifyMethod = "left" if name == "layout" else "right"
+            least = _BEHIND if name == "behind" else None
+            table.add_column(name, justify=justify, no_wrap=name not in ("layout", "behind"), min_width=least)
+    table.add_column("GPU·h\n/1k good", justify="right")
     priced = bool(planned.asked.prices)
     if priced:
-        table.add_column("price/1k good", justify="right")
+        table.add_column("price\n/1k good", justify="right")
     for row in planned.rows[:_ROWS]:
         cost = costs(row, planned)
-        cells = [str(row.place), row.candidate.label]
+        cells = [str(row.place), *([row.candidate.label] if labels else [])]
         cells += [_number(row.rates.get(goal), row.candidate.gpus) for goal in goals]
         cells += [_interval(row), f"{row.share_of_bound:.0%}", row.bound_by, _behind(row)]
         cells.append(f"{cost['gpu_hours_per_1000_good']:.3g}")

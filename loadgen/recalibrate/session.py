@@ -15,11 +15,11 @@ from loadgen.recalibrate.components import components_of
 from loadgen.recalibrate.recalibration import Observed, Recalibrated, arm_for, base_table, on_table, recalibrate
 from loadgen.recalibrate.show import SCHEMA, document, observed_document, show
 from loadgen.recalibrate.versions import next_version, place_of, write_version
+from loadgen.report.terminal import terminal
 from loadgen.slo.policy import Policy, build_policy
 from loadgen.workload.spec import Catalogue
 
 #: Of tables, where no terminal sets a width.
-_WIDTH = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ def run_recalibration(words: Words, experiment: Experiment, *, dry_run: bool, as
     written = "" if invalid else _write(words, found, dry_run)
     data = document(found, written, "; ".join(invalid))
     _record(words, data)
-    console = Console() if Console().is_terminal else Console(width=_WIDTH)
+    console = terminal()
     if as_json:
         console.file.write(orjson.dumps(data, option=orjson.OPT_INDENT_2).decode() + "\n")
         return Outcome(False, _no_table(invalid))

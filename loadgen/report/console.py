@@ -77,7 +77,7 @@ def _share(value: float | None, interval: Mapping[str, float] | None) -> str:
 
 
 def _latencies(group: Mapping[str, Any], title: str = "latency, ms") -> Table:
-    table = Table(title=title, title_justify="left")
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for name in ("", "mean", "p50", "p90", "p95", "p99", "max", "n"):
         table.add_column(name, justify="right" if name else "left")
     for metric, d in group["latency_ms"].items():
@@ -94,20 +94,20 @@ def _by(run: Mapping[str, Any]) -> list[Table]:
 
 
 def _groups(title: str, groups: Mapping[str, Any]) -> Table:
-    table = Table(title=title, title_justify="left")
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for name in (
         "",
         "offered",
-        "finished",
-        "rejected",
-        "timed out",
+        "com-\npleted",
+        "re-\njected",
+        "timed\nout",
         "left",
         "good",
-        "TTFT p50",
+        "TTFT\np50",
         "p99",
-        "TPOT p50",
+        "TPOT\np50",
         "p99",
-        "E2E p99",
+        "E2E\np99",
     ):
         table.add_column(name, justify="right" if name else "left")
     for key, g in groups.items():
@@ -136,18 +136,18 @@ def _remarks(run: Mapping[str, Any]) -> list[Text]:
 
 
 def _overview(runs: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table(title="runs", title_justify="left")
+    table = Table(title="runs", title_justify="left", box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for name in (
         "arm",
         "rate",
         "rep",
-        "offered/s",
-        "good/s",
-        "good/s/GPU",
+        "offered\n/s",
+        "good\n/s",
+        "good/s\n/GPU",
         "attained",
-        "TTFT p50",
+        "TTFT\np50",
         "p99",
-        "TPOT p50",
+        "TPOT\np50",
         "p99",
         "",
     ):

@@ -33,12 +33,11 @@ def crossover(
 
       tandem plan crossover --model h200-sxm/qwen3-32b --what-if hbm=1.25x,kv=fp8
     """
-    from rich.console import Console
-
     from loadgen.failure import LoadgenError
     from loadgen.plan.crossover.session import WHAT_IFS, Words, run_crossover
+    from loadgen.report.terminal import terminal
 
-    console = Console() if Console().is_terminal else Console(width=150)
+    console = terminal()
     try:
         means, limits = _numbers("--outputs", outputs), _numbers("--at-once", at_once)
         cases = WHAT_IFS if what_if is None else [] if what_if == ["none"] else what_if

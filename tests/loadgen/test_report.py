@@ -8,11 +8,13 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from html import escape
 from html.parser import HTMLParser
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]  # it has no types
 import pytest
+from rich.console import Console
 
 from loadgen.arms.base import Observation
 from loadgen.arrivals.process import Arrivals, Kind
@@ -23,6 +25,7 @@ from loadgen.measure.cost import Price
 from loadgen.measure.interval import wilson
 from loadgen.report import files
 from loadgen.report.baseline import changes
+from loadgen.report.console import show
 from loadgen.report.curves import figures
 from loadgen.report.document import Scenario, document, search_document
 from loadgen.report.page import page
@@ -179,6 +182,18 @@ def test_page_stands_alone_and_is_well_formed(data: dict[str, Any]) -> None:
         "offered",
     ):
         assert word in text
+
+
+def test_no_figure_is_cut_on_80_columns() -> None:
+    trials = [_trial(arm, rate, slow) for arm, slow in (("disaggregated", 1.0), ("dp8", 30.0)) for rate in (8.0, 112.5)]
+    for kind in ("run", "compare"):
+        console = Console(file=StringIO(), width=80, highlight=False)
+        show(console, {**_document(*trials), "kind": kind})
+        assert isinstance(console.file, StringIO)
+        said = console.file.getvalue()
+        assert "runs\n" in said.replace(" ", "")
+        assert "…" not in said
+        assert max(map(len, said.splitlines())) <= 80
 
 
 def test_charts_can_be_saved_on_their_own(data: dict[str, Any]) -> None:

@@ -1,9 +1,11 @@
 """The race, its ranking, and what is said of it."""
 
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from loadgen.bound import Bound, Resource
 from loadgen.failure import InterruptedEarlyError, LoadgenError
@@ -19,6 +21,7 @@ from loadgen.plan.plan import Asked, Planned, make_plan
 from loadgen.plan.question import FINAL, Question
 from loadgen.plan.race import Race, Stage, Standing
 from loadgen.plan.ranking import pareto, rank, unreached, verdict
+from loadgen.plan.show import show_plan
 from loadgen.plan.space import Gpus, Space, candidates
 from loadgen.plan.trial import Highest, Report, Task, accounted, measure, observe
 from loadgen.plan.words import gpu_groups, thresholds_of
@@ -93,12 +96,32 @@ def test_a_plan_that_was_cut_short_says_so_before_its_advice_and_in_the_layout(t
     standings = (standing(COLOCATED, [10.0]), standing(APART, [9.0]), late)
     found = (COLOCATED, APART, MIXED)
     planned = Planned(asked, found, rows, standings, (), (), (), (), "the time is up", 1.0, 1, 1)
-    assert planned.verdict.startswith("So far, with 2 of 3 layouts looked at: No difference shown")
+    assert planned.verdict.startswith("No last word, as 2 of 3 layouts were looked at. No difference shown")
     assert planned.verdict.endswith("none of the 1 mixed layouts was reached in the time there was.")
     write_plan(planned, tmp_path)
     assert f"# Cut short (the time is up). {planned.verdict}\n" in (tmp_path / "layout.yaml").read_text()
     write_plan(replace(planned, incomplete=""), tmp_path)
     assert "ut short" not in (tmp_path / "layout.yaml").read_text()
+
+
+@pytest.mark.parametrize("columns", [80, 150])
+def test_layouts_and_figures_are_whole_on_a_narrow_terminal(columns: int) -> None:
+    """On 80 columns the ranking had lost its column of layouts, the one thing that had been asked for."""
+    seven = Candidate((Part(Role.PREFILL, 7, Engine(PROFILE, tp=2)), Part(Role.DECODE, 1, Engine(PROFILE, tp=2))), 512)
+    standings = [standing(COLOCATED, [1234.5, 1100.25]), standing(APART, [1000.75, 1234.25]), standing(seven, [9.0])]
+    rows = tuple(rank(standings, (0.9,)))
+    asked = Asked(question(), Space((Gpus(PROFILE, 2),)), prices=((PROFILE, 3.0),))
+    planned = Planned(asked, (COLOCATED, APART, seven), rows, tuple(standings), (), (), (), (), "", 1.0, 1, 1)
+    console = Console(file=StringIO(), width=columns)
+    show_plan(planned, console)
+    assert isinstance(console.file, StringIO)
+    said = console.file.getvalue()
+    assert "…" not in said
+    assert max(map(len, said.splitlines())) <= columns
+    words = " ".join(said.split())
+    for each in (COLOCATED, APART, seven):
+        assert each.label in words
+    assert "3 layouts: 3 looked at to the end" in words
 
 
 def test_ctrl_c_before_anything_was_measured_is_no_wrong_usage() -> None:
