@@ -36,7 +36,9 @@ class EngineConfig(BaseModel):
     max_num_batched_tokens: int | None = Field(None, ge=1)
     block_size_tokens: int | None = Field(None, ge=1)
     kv_cache_gib: float | None = Field(None, gt=0, description="KV space per rank on CPUs, or a cap on GPUs.")
-    kv_blocks: int | None = Field(None, ge=1, description="Overrides the KV space with a number of blocks (tests).")
+    kv_blocks: int | None = Field(
+        None, ge=1, le=2**31 - 1, description="Overrides the KV space with a number of blocks (tests)."
+    )
     gpu_memory_utilization: float = Field(0.9, gt=0, le=1)
     enable_prefix_caching: bool = True
     enforce_eager: bool = False

@@ -253,6 +253,13 @@ class GatewayConfig(Strict):
             )
         return self
 
+    @model_validator(mode="after")
+    def _clients_and_workers_have_a_port_each(self) -> Self:
+        same_place = self.host == self.grpc_host or {self.host, self.grpc_host} & {"", "0.0.0.0", "::"}
+        if self.port and self.port == self.grpc_port and same_place:
+            raise ValueError(f"port and grpc_port are both {self.port}: clients and workers need a port each")
+        return self
+
     @field_validator("api_keys")
     @classmethod
     def _no_key_is_empty(cls, keys: dict[str, SecretStr]) -> dict[str, SecretStr]:

@@ -14,6 +14,8 @@ from tandem.printable import printable
 
 TIMEOUT_S = 5.0
 _LAST_PORT = 65535
+#: A gateway speaks of the header, which nobody sends by hand here.
+_KEY = " (here: --api-key KEY, or TANDEM_API_KEY)"
 
 
 class GatewayUnreachableError(Exception):
@@ -111,7 +113,8 @@ class GatewayClient:
                 f"what answers at {self.endpoint} is no gateway (status {reply.status_code}); "
                 "name the gateway with --endpoint"
             ) from None
-        raise GatewayRefusedError(f"the gateway answered {reply.status_code}: {printable(str(message))}", code)
+        how = _KEY if reply.status_code == httpx.codes.UNAUTHORIZED else ""
+        raise GatewayRefusedError(f"the gateway answered {reply.status_code}: {printable(str(message))}{how}", code)
 
 
 def _address(endpoint: str) -> httpx.URL:

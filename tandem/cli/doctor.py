@@ -78,6 +78,8 @@ def _start(config: "TandemConfig") -> "Iterator[Finding]":
     if model is not None:
         yield model
     checks: dict[str, Callable[[], object]] = {
+        "gateway.tls": lambda: options.need_tls_files(config.gateway.tls, "gateway.tls"),
+        "worker.tls": lambda: options.need_tls_files(config.worker.tls, "worker.tls"),
         "tokenizer": lambda: require_tokenizer_of(config),
         "profile": lambda: require_profiles(config.engine_of(role) for role in Role if config.layout.workers(role)),
     }

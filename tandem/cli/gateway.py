@@ -44,6 +44,7 @@ def gateway(
     section = options.load_config(config, flags, settings).gateway
     options.need_free_port(section.host, section.port, "--port")
     options.need_free_port(section.grpc_host, section.grpc_port, "--grpc-port")
+    options.need_tls_files(section.tls, "gateway.tls")
     if section.tokenizer:
         from tandem.cli.tokenizer import require_tokenizer
 

@@ -9,6 +9,7 @@ import typer
 from tandem.cli.failure import CliError, Exit, config_errors
 
 if TYPE_CHECKING:
+    from proto.tls import TlsConfig
     from tandem.config import TandemConfig
 
 DEFAULT_ENDPOINT = "http://127.0.0.1:8000"
@@ -111,6 +112,12 @@ def need_free_port(host: str, port: int, flag: str) -> None:
         raise CliError(Exit.UNMET, f"cannot listen on port {port} of {host}: {why}; choose another with {flag}")
 
 
+def need_tls_files(tls: "TlsConfig | None", key: str) -> None:
+    """Raises CliError."""
+    if tls is not None and (why := tls.obstacle()):
+        raise CliError(Exit.UNMET, f"{key}: {why}")
+
+
 def need_addresses(addresses: Sequence[str] | None, flag: str) -> None:
     """An address without a port would be tried for ever. Raises CliError."""
     for address in addresses or ():
@@ -126,9 +133,7 @@ def _apply(flags: dict[str, Any], setting: str) -> None:
     if not split or not path:
         raise CliError(Exit.USAGE, f"--set {setting}: expected KEY=VALUE, for example gateway.drain_s=5")
     if not text.strip():  # would count as not set, and a key of nobody as none at all
-        raise CliError(
-            Exit.USAGE, f"--set {setting}: the value is missing; null is the default, and '\"\"' an empty text"
-        )
+        raise CliError(Exit.USAGE, f"--set {setting}: the value is missing; '\"\"' is an empty text")
     *sections, key = path.split(".")
     here = flags
     for section in sections:

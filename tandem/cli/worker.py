@@ -55,6 +55,7 @@ def worker(
         raise CliError(Exit.UNMET, str(e)) from e
     section = loaded.worker_of(loaded.worker.role)
     options.need_free_port(section.host, section.port, "--port")
+    options.need_tls_files(section.tls, "worker.tls")
     require_profiles([section.engine])
 
     from tandem.process import log_to_stderr, serve

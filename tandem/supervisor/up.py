@@ -34,6 +34,9 @@ def prepare(config: TandemConfig) -> Plan:
     _need_free(gateway.grpc_host, gateway.grpc_port, "--set gateway.grpc_port=P")
     if why := run_state.obstacle(config.supervisor.run_dir):
         raise PlanError(why)
+    for key, tls in (("gateway.tls", config.gateway.tls), ("worker.tls", config.worker.tls)):
+        if tls is not None and (why := tls.obstacle()):
+            raise PlanError(f"{key}: {why}")
     return plan_of(with_model(config))
 
 

@@ -200,6 +200,22 @@ def test_a_document_with_keys_that_cannot_be_meant_is_one_line_and_not_half_a_co
     assert problem.startswith(f"{file} is not valid YAML: ")
 
 
+def test_clients_and_workers_cannot_have_one_port(tmp_path: Path) -> None:
+    """The gateway died of it with a bad file descriptor."""
+    (problem,) = problems(write(tmp_path, "gateway: {port: 9000, grpc_port: 9000}"))
+    assert "both 9000" in problem
+    assert "gateway" in problem
+    (problem,) = problems(write(tmp_path, "gateway: {host: 0.0.0.0, port: 9000, grpc_port: 9000}"))
+    assert "both 9000" in problem
+    load(write(tmp_path, "gateway: {port: 0, grpc_port: 0}"))
+    load(write(tmp_path, "gateway: {host: 10.0.0.1, grpc_host: 10.0.0.2, port: 9000, grpc_port: 9000}"))
+
+
+def test_a_kv_space_that_no_message_can_hold_is_refused_before_a_worker_tries(tmp_path: Path) -> None:
+    (problem,) = problems(write(tmp_path, f"engine: {{kv_blocks: {10**30}}}"))
+    assert "engine.kv_blocks" in problem
+
+
 def test_merged_keys_may_be_said_again(tmp_path: Path) -> None:
     file = write(
         tmp_path,

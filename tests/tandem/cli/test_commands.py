@@ -169,6 +169,13 @@ def test_a_refusal_is_the_gateways_own_words(gateway: FakeGateway) -> None:
     assert "no worker decode-9" in str(result.exception)
 
 
+def test_who_has_no_key_is_told_how_the_command_takes_one(gateway: FakeGateway) -> None:
+    gateway.refusal = (401, "No API key. Send one as `Authorization: Bearer KEY`.")
+    assert str(tandem("status", "--endpoint", gateway.url).exception).endswith("--api-key KEY, or TANDEM_API_KEY)")
+    gateway.refusal = (403, "Not an operator.")
+    assert "--api-key" not in str(tandem("status", "--endpoint", gateway.url).exception)
+
+
 NASTY = "evil\x1b[2J\r\nfake line\u202e\x07"
 SHOWN = r"evil\x1b[2J\r\nfake line\u202e\x07"
 
@@ -481,6 +488,20 @@ def test_a_host_that_is_not_this_machines_is_one_finding_and_one_line() -> None:
     up = tandem("up", *sets)
     assert isinstance(up.exception, CliError)
     assert (up.exception.status, str(up.exception)[:28]) == (Exit.UNMET, "cannot listen on 192.0.2.1: ")
+
+
+def test_certificates_that_are_not_there_are_said_before_anything_starts(tmp_path: Path) -> None:
+    """A gateway died of them with a traceback, five seconds after the start."""
+    sets = [f"gateway.tls.{name}_file={tmp_path}/{name}.pem" for name in ("cert", "key", "ca")]
+    words = ("--engine", "simulated", "--set", "gateway.port=0", *[word for one in sets for word in ("--set", one)])
+    result = tandem("doctor", "--json", *words)
+    failing = [one for one in json.loads(result.stdout) if one["verdict"] == "fails"]
+    assert [one["what"] for one in failing] == ["gateway.tls"]
+    for command_words in (("up", *words), ("gateway", *words[2:])):
+        ended = tandem(*command_words)
+        assert isinstance(ended.exception, CliError)
+        assert ended.exception.status is Exit.UNMET
+        assert str(ended.exception) == f"gateway.tls: cannot read {tmp_path}/cert.pem: No such file or directory"
 
 
 @pytest.mark.parametrize("more", [(), ("--background",)])
