@@ -11,9 +11,12 @@ import sys
 import time
 from pathlib import Path
 
-import ray
-from ray.util.placement_group import placement_group
-from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+try:
+    import ray
+    from ray.util.placement_group import placement_group
+    from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+except ModuleNotFoundError as error:
+    sys.exit(f"error: no module {error.name}; tandem does not bring Ray along: pip install ray")
 
 from tandem.config import load
 from tandem.fleet import JOIN_PORT, crews, gateway_arguments

@@ -53,7 +53,8 @@ def base_table(profile: str) -> Table:
     try:
         return table_of(profile)
     except (UnknownProfileError, TableError, ValueError) as error:
-        raise LoadgenError(f"--table: {error}") from None
+        made = "; `tandem profile --out FILE` makes one" if profile.startswith("file:") else ""
+        raise LoadgenError(f"--table: {error}{made}") from None
 
 
 def arm_for(layout: str, target: str, timeout_s: float) -> Arm:

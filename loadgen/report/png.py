@@ -32,7 +32,7 @@ def _need_renderer() -> None:
     try:
         import resvg_py  # noqa: F401
     except ImportError:
-        raise LoadgenError("--png needs the extra `report`: pip install '.[report]'") from None
+        raise LoadgenError("--png needs the extra `report`: pip install -e '.[report]'") from None
     if _render(_PROBE.format('<text y="15" font-family="sans-serif">M</text>')) == _render(_PROBE.format("")):
         raise LoadgenError(
             "--png found no font on this machine, so axes would have no words; install one (fonts-dejavu)"

@@ -25,7 +25,7 @@ def test_a_chart_becomes_a_sharp_png() -> None:
 def test_a_missing_renderer_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     module._need_renderer.cache_clear()
     monkeypatch.setitem(sys.modules, "resvg_py", None)
-    with pytest.raises(LoadgenError, match=r"the extra `report`: pip install '\.\[report\]'"):
+    with pytest.raises(LoadgenError, match=r"the extra `report`: pip install -e '\.\[report\]'"):
         png("t", SVG, ["a"])
 
 

@@ -1,9 +1,12 @@
 """What deploy/ shows must be true of the command as it is."""
 
 import configparser
+import runpy
 import shlex
+import sys
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from proto.worker import Role
@@ -49,3 +52,9 @@ def test_the_unit_waits_at_least_as_long_as_the_example_may_take_to_stop() -> No
 
 def test_the_unit_does_not_retry_what_cannot_succeed() -> None:
     assert unit()["RestartPreventExitStatus"].split() == [str(int(Exit.CONFIG)), str(int(Exit.UNMET))]
+
+
+def test_without_ray_its_launcher_says_so_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(SystemExit, match=r"^error: no module ray; .* pip install ray$"):
+        runpy.run_path(str(ROOT / "deploy/ray/launch.py"))
