@@ -18,7 +18,7 @@ from gateway.collector import calm_collector
 from gateway.config import GatewayConfig
 from gateway.http.app import build_http
 from gateway.http.exposure import open_doors
-from gateway.http.server import HttpServer, listen
+from gateway.http.server import CLOSE_S, HttpServer, listen
 from gateway.http.surface import Surface, build_surface
 from gateway.http.version import VERSION
 from gateway.lengths_file import LengthsFile
@@ -136,7 +136,8 @@ async def _drain(gateway: Gateway, limit_s: float) -> None:
     gateway.lifecycle.refuse_new()
     log.info("draining: %s", gateway.cluster.integrity())
     if not await gateway.lifecycle.idle(limit_s):
-        log.warning("still in flight after %.0f s: %s", limit_s, gateway.cluster.integrity())
+        log.warning("still in flight after %.0f s, and ended now: %s", limit_s, gateway.cluster.integrity())
+        await gateway.lifecycle.cut(CLOSE_S)
 
 
 def _say(event: str, gateway: Gateway, listener: socket.socket) -> None:

@@ -36,7 +36,8 @@ _WIND_UP_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What all requests of one gateway have in common. `objection` says why one is refused at the door."""
+    """What all requests of one gateway have in common. `objection` says why one is refused at the door, `cut` why all that run
+    are being ended, if they are."""
 
     cluster: Cluster
     config: GatewayConfig
@@ -44,6 +45,7 @@ class Shared:
     clock: Callable[[], float]
     desk: Desk
     objection: Callable[[Intent], RequestError | None]
+    cut: Callable[[], RequestError | None]
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     @property
@@ -129,7 +131,7 @@ class RequestContext:
             limit_s = self._shared.config.deadlines.total_s
             self._fail(RequestError(Reason.REQUEST_TIMEOUT, f"the request took longer than {limit_s:g} s"))
         except asyncio.CancelledError:
-            self._left()
+            self._cancelled()
         except Exception:
             log.exception("request %s failed by a defect", self._job.intent.request_id)
             self._fail(RequestError(Reason.INTERNAL, "internal error; the gateway's log has the details"))
@@ -139,7 +141,7 @@ class RequestContext:
         self._shared.tasks.discard(task)
         self._shared.cluster.requests.discard(self._job.record)
         if not self._job.record.phase.final:
-            self._left()
+            self._cancelled()
         self._close()
 
     async def _run_prompts(self) -> None:
@@ -180,10 +182,13 @@ class RequestContext:
         if self._pass is not None:
             self._shared.controller.complete(self._pass)
 
-    def _left(self) -> None:
-        """The client went away, or had all it wanted while a retry was still under way."""
+    def _cancelled(self) -> None:
+        """The client had all it wanted while a retry was still under way, the gateway ends, or the client went away."""
         if self._answers.complete:
             self._job.move(Phase.DONE)
+            return
+        if error := self._shared.cut():
+            self._fail(error)
             return
         record = self._job.record
         record.reason, record.failed_phase = Reason.CLIENT_GONE, record.phase

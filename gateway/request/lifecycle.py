@@ -17,7 +17,7 @@ from gateway.request.errors import RequestError
 from gateway.request.intent import Intent
 from gateway.request.observer import Observer
 from gateway.request.record import Record
-from gateway.request.refusals import draining, no_worker, too_long
+from gateway.request.refusals import cut_off, draining, no_worker, too_long
 
 
 class AnswerStream(Protocol):
@@ -45,12 +45,12 @@ class Lifecycle:
         self.config = config
         self.observer = observer
         self.clock = clock
-        self._refusing = False
+        self._refusing = self._cutting = False
         desk = Desk(cluster, config, clock)
         self.controller = desk.controller
         self.roles = desk.roles
         self.overruns = desk.overruns
-        self._shared = Shared(cluster, config, observer, clock, desk, self.objection)
+        self._shared = Shared(cluster, config, observer, clock, desk, self.objection, self._cut)
 
     def open(self, intent: Intent, record: Record) -> AbstractAsyncContextManager[AnswerStream]:
         """Runs `intent`. Leaving the context cancels and releases whatever the request still holds.
@@ -75,6 +75,16 @@ class Lifecycle:
             await asyncio.wait(set(self._shared.tasks), timeout=timeout_s)
         await self.cluster.cleanups.settle(max(0.0, deadline_s - self.clock()))
         return self.cluster.integrity().idle
+
+    async def cut(self, timeout_s: float) -> bool:
+        """Ends what still runs: its clients are told that the gateway shuts down. Then as `idle`."""
+        self._cutting = True
+        for task in self._shared.tasks:
+            task.cancel()
+        return await self.idle(timeout_s)
+
+    def _cut(self) -> RequestError | None:
+        return cut_off(self.config.drain_s) if self._cutting else None
 
     def objection(self, intent: Intent) -> RequestError | None:
         """Why `intent` is refused before anything is done for it."""

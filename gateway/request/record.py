@@ -6,6 +6,9 @@ from gateway.request.errors import Reason
 from gateway.request.phase import Phase, check
 from gateway.request.trace import Trace
 
+#: Of an answer that moves again and again the first are remembered.
+_MOST_VISITS = 64
+
 
 @dataclass(eq=False, slots=True)
 class Record:
@@ -28,6 +31,9 @@ class Record:
     longest_tokens: int = 0  # of one answer
     phase: Phase = Phase.RECEIVED
     entered_s: dict[Phase, float] = field(default_factory=dict)  # for the last time: a retry enters some again
+    visits: list[tuple[Phase, float]] = field(
+        default_factory=list
+    )  # in the order in which phases were entered, and when
     spent_s: dict[Phase, float] = field(default_factory=dict)  # in phases that were left, all visits together
     path: str = ""  # "remote", "local" or "colocated"
     path_reason: str = ""
@@ -59,5 +65,7 @@ class Record:
         began_s = self.entered_s.get(before, self.started_s)
         self.spent_s[before] = self.spent_s.get(before, 0.0) + max(0.0, now_s - began_s)
         self.entered_s[phase] = now_s
+        if len(self.visits) < _MOST_VISITS or phase.final:
+            self.visits.append((phase, now_s))
         if phase.final:
             self.ended_s = now_s

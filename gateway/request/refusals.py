@@ -168,6 +168,16 @@ def draining(in_flight: int, drain_s: float) -> RequestError:
     )
 
 
+def cut_off(drain_s: float) -> RequestError:
+    """Of an answer that was not complete when the gateway had waited `drain_s`."""
+    return RequestError(
+        Reason.DRAINING,
+        f"this gateway shut down, and waited {drain_s:g} s for the answer, which was not complete; send the request to another",
+        retry_after_s=1.0,
+        numbers={"drain_s": drain_s},
+    )
+
+
 def _kv(outlook: Placement | Wait | NoRoute) -> dict[str, float]:
     if isinstance(outlook, Wait):
         return {

@@ -31,7 +31,7 @@ def document(records: Iterable[Record], epoch_s: float, service: str) -> dict[st
 
 
 def spans_of(record: Record, epoch_s: float) -> Iterator[dict[str, Any]]:
-    """`record` has ended. A phase that was entered again (a retry) is shown as it was the last time."""
+    """`record` has ended. A phase that was entered again (a retry, a move) has a span for each time."""
 
     def nanoseconds(moment_s: float) -> str:
         return str(round((epoch_s + moment_s) * 1e9))
@@ -54,9 +54,8 @@ def spans_of(record: Record, epoch_s: float) -> Iterator[dict[str, Any]]:
     if record.phase is Phase.FAILED:  # who was refused or went away has met no fault of ours
         root["status"] = {"code": _ERROR, "message": record.reason.value if record.reason else ""}
     yield root
-    entered = sorted(record.entered_s.items(), key=lambda item: item[1])
-    ends = [*(moment_s for _, moment_s in entered[1:]), end_s]
-    for (phase, began_s), ended_s in zip(entered, ends, strict=True):
+    ends = [*(moment_s for _, moment_s in record.visits[1:]), end_s]
+    for (phase, began_s), ended_s in zip(record.visits, ends, strict=False):
         if phase not in FINAL:
             yield {
                 "traceId": trace_id,

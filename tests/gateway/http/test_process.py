@@ -5,6 +5,7 @@ import json
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from typing import Any
 
 import httpx
@@ -42,6 +43,26 @@ async def test_b50_a_drain_lets_streams_end_and_refuses_new_ones() -> None:
     async with httpx.AsyncClient(trust_env=False) as client:
         with pytest.raises(httpx.TransportError):
             await client.get(f"{stack.url}/livez")
+
+
+@pytest.mark.slow
+async def test_streams_that_are_longer_than_a_drain_end_with_an_error_that_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with simulated_stack(Role.BOTH, drain_s=0.1) as stack:
+        async with (
+            httpx.AsyncClient(base_url=stack.url, timeout=HANG_S, trust_env=False) as client,
+            client.stream("POST", "/v1/completions", json={**BODY, "max_tokens": 1500}) as reply,
+        ):
+            lines = reply.aiter_lines()
+            said = [await anext(lines)]
+            stack.stop()
+            with suppress(httpx.TransportError):  # a stream that broke has no regular end (B-25)
+                async for line in lines:
+                    said += [line]
+    last = json.loads([line for line in said if line][-1].removeprefix("data: "))
+    assert last["error"]["code"] == "draining"
+    assert not [entry for entry in caplog.records if entry.exc_info]
 
 
 async def test_the_process_says_where_it_listens_in_one_json_line(capsys: pytest.CaptureFixture[str]) -> None:

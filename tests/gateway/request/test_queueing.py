@@ -12,6 +12,7 @@ from gateway.policy.prefix import PrefixKey
 from gateway.policy.routing import Need
 from gateway.request.desk import Desk
 from gateway.request.errors import Reason, RequestError
+from gateway.request.intent import Intent
 from gateway.request.phase import Phase
 from proto.reservation import Refusal, Reservation, ReserveRequest
 from proto.worker import Role
@@ -190,6 +191,25 @@ async def test_a_draining_gateway_refuses_new_requests_and_finishes_old_ones() -
         assert caught.value.numbers == {"in_flight": 1, "drain_s": one.config.drain_s}
         assert await one.lifecycle.idle(HANG_S)
         assert len((await running).tokens()) == 60
+
+
+async def test_what_is_not_complete_when_a_gateway_has_waited_long_enough_is_told_so() -> None:
+    """And its client is not said to have gone away."""
+    async with fleet(PAIR, profile="toy") as one, asyncio.TaskGroup() as tasks:
+        asked = tasks.create_task(refused(one, intent(prompt(40), max_tokens=4000, ignore_eos=True)))
+        await until(lambda: one.cluster.integrity().sequences == 1)
+        one.lifecycle.refuse_new()
+        assert not await one.lifecycle.idle(0.0)
+        assert await one.lifecycle.cut(HANG_S)
+        error, record = await asked, one.watcher.records[-1]
+        assert (error.reason, error.status, record.phase) == (Reason.DRAINING, 503, Phase.FAILED)
+        assert 0 < record.completion_tokens < 4000
+
+
+async def refused(one: Fleet, wanted: Intent) -> RequestError:
+    with pytest.raises(RequestError) as caught:
+        await one.ask(wanted)
+    return caught.value
 
 
 async def test_a_prompt_that_a_worker_sent_back_keeps_its_place_in_a_full_queue(

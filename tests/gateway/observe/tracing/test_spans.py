@@ -61,6 +61,32 @@ def test_the_request_is_the_parent_of_its_phases_and_the_child_of_who_asked() ->
     assert "status" not in root
 
 
+def test_an_answer_that_moved_has_a_span_for_each_place_and_none_is_longer_than_it_was() -> None:
+    made = Record("3f9a1c0d2b4e5f60718293a4", "m", "", prompt_tokens=5, choices=1, started_s=0.0)
+    for phase, moment_s in (
+        (Phase.QUEUED, 0.0),
+        (Phase.RESERVED, 0.1),
+        (Phase.PREFILLING, 0.2),
+        (Phase.HANDED_OFF, 0.3),
+        (Phase.DECODING, 0.4),
+        (Phase.RESERVED, 3.0),
+        (Phase.DECODING, 3.5),
+        (Phase.DONE, 12.0),
+    ):
+        made.enter(phase, moment_s)
+    _, *phases = spans_of(made, epoch_s=0.0)
+    lasted = [(span["name"], (int(span["endTimeUnixNano"]) - int(span["startTimeUnixNano"])) / 1e9) for span in phases]
+    assert lasted == [
+        ("tandem.queued", pytest.approx(0.1)),
+        ("tandem.reserved", pytest.approx(0.1)),
+        ("tandem.prefilling", pytest.approx(0.1)),
+        ("tandem.handed_off", pytest.approx(0.1)),
+        ("tandem.decoding", pytest.approx(2.6)),
+        ("tandem.reserved", pytest.approx(0.5)),
+        ("tandem.decoding", pytest.approx(8.5)),
+    ]
+
+
 def test_a_trace_of_the_gateways_own_begins_with_the_requests_id() -> None:
     roots = [next(spans_of(record(trace=None), 0.0)) for _ in range(2)]
     assert all(root["traceId"].startswith("3f9a1c0d2b4e5f60718293a4") and len(root["traceId"]) == 32 for root in roots)
