@@ -67,8 +67,10 @@ def main(
             wanted = {ALONE: _table(kept, pair=False, options=options, engine=engine)}
             if pairs := [name for name in names if name != ALONE]:
                 pair = _table(kept, pair=True, options=options, engine=engine)
+                wanted |= dict.fromkeys(pairs, pair)
+            if equals := [name for name in pairs if LAYOUTS[name] == PAIR]:
                 served = _served(pair, f"{PAIR} {options} {engine}", replace(paced, seed=seed + 1))
-                wanted |= dict.fromkeys(pairs, served)
+                wanted |= dict.fromkeys(equals, served)
             virtual = {name: Virtual(f"file:{table}") for name, table in wanted.items()}
             question = Question.of(virtual, paced, scale, names)
             holds &= uvloop.run(_against(Part.REAL, question, names, f"{options} {engine}"))
@@ -94,7 +96,10 @@ def _table(folder: Path, *, pair: bool, options: str, engine: str) -> Path:
 
 
 def _served(pair: Path, words: str, experiment: Experiment) -> Path:
-    """The table of a pair as it is beside a gateway and a client, on other requests than those that are judged."""
+    """The table of two engines that do the same, beside a gateway and a client, on other requests than those that are judged.
+
+    Where one prefills and one decodes, the profile of the pair does: neither waits for the other's kind of step as long.
+    """
     table = pair.with_name("served.json")
     if not table.exists():
         uvloop.run(write_served(pair, words, experiment, table))

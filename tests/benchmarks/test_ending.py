@@ -34,7 +34,10 @@ def ended(command: list[str], mark: str) -> int:
     with subprocess.Popen(command, cwd=_ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
             here = psutil.Process(process.pid)
-            await_true(lambda: any(mark in words(each) for each in here.children()), 5 * HANG_S)
+            await_true(
+                lambda: process.poll() is not None or any(mark in words(each) for each in here.children()), 5 * HANG_S
+            )
+            assert process.returncode is None, "it ended before anybody saw what it had started"
             started = here.children(recursive=True)
             process.send_signal(signal.SIGTERM)
             status = process.wait(HANG_S)
@@ -65,7 +68,7 @@ def test_sigterm_runs_what_ctrl_c_would(before: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", [["fidelity"], ["validity", "--parts", "live", "--requests", "12"]])
+@pytest.mark.parametrize("command", [["fidelity"], ["validity", "--parts", "live", "--requests", "400"]])
 def test_sigterm_leaves_no_layout_running(command: list[str]) -> None:
     engine = ["--engine", "--engine simulated --profile toy", "--options", ""]
     assert ended([sys.executable, "-m", f"benchmarks.{command[0]}", *command[1:], *engine], "up") != 0

@@ -1,10 +1,20 @@
 """What a simulation asks of Python's collector holds while it runs, and no longer."""
 
 import gc
+from collections.abc import Iterator
 
 import pytest
 
 from loadgen.simulate.garbage import seldom_collected
+
+
+@pytest.fixture(autouse=True)
+def as_python_has_it() -> Iterator[None]:
+    """Whatever a simulation of another test, which goes on in a thread, has set."""
+    before = gc.get_threshold()
+    gc.set_threshold(700, 10, 10)
+    yield
+    gc.set_threshold(*before)
 
 
 def test_two_simulations_at_once_leave_nothing_behind() -> None:
