@@ -12,7 +12,7 @@ from loadgen.plan.candidate import HAND_OFF_FROM, Candidate, Engine, Part
 from proto.worker import Role
 
 #: Token budgets of a step, where the pool computes prompts beside answers, and where it computes prompts alone.
-BESIDE = (1024, 2048, 4096, 8192)
+BESIDE = (256, 512, 1024, 2048, 4096, 8192)
 ALONE = (2048, 8192)
 #: A step of a decode worker, which seldom has a prompt in it.
 DECODE_BUDGET = 2048
