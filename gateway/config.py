@@ -162,6 +162,10 @@ class TracesConfig(Strict):
         parts = urlsplit(endpoint)
         if not parts.hostname:
             raise ValueError("names no host")
+        if parts.username is not None or parts.password is not None:
+            raise ValueError(
+                "has a name or a password in it, which logs would show; send an authorization in `headers`"
+            )
         _ = parts.port  # ValueError beyond 65535
         return endpoint
 

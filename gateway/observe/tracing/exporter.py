@@ -59,6 +59,7 @@ class SpanExporter(SilentSurfaceObserver):
         return share >= 1 or int(record.request_id[:8], 16) < share * 0x1_0000_0000
 
     async def __aenter__(self) -> Self:
+        logging.getLogger("httpx").setLevel(logging.WARNING)  # it has a line for every message
         self._sending = asyncio.create_task(self._again_and_again(), name="traces")
         return self
 
@@ -98,8 +99,12 @@ class SpanExporter(SilentSurfaceObserver):
         trouble = "the gateway has ended"
         try:
             epoch_s = time.time() - time.monotonic()
-            reply = await client.post(self._url, content=orjson.dumps(document(records, epoch_s, self._config.service)))
-            trouble = "" if reply.is_success else f"answered {reply.status_code}"
+            body = orjson.dumps(document(records, epoch_s, self._config.service))
+            # Its head says all; a body that drips or has no end is not read.
+            async with asyncio.timeout(PATIENCE_S), client.stream("POST", self._url, content=body) as reply:
+                trouble = "" if reply.is_success else f"answered {reply.status_code}"
+        except TimeoutError:
+            trouble = f"no answer within {PATIENCE_S:g} s"
         except Exception as error:  # a span must never end the gateway's telling of the others
             trouble = str(error) or type(error).__name__
         finally:

@@ -166,11 +166,33 @@ async def test_what_is_left_when_the_gateway_ends_is_counted_and_told(
     assert "cannot be sent" in caplog.text
 
 
+async def test_a_collector_whose_answer_has_no_end_holds_up_nothing() -> None:
+    taken = 0
+
+    async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal taken
+        await reader.readuntil(b"\r\n\r\n")
+        taken += 1
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n{")
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(endless, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        async with SpanExporter(TracesConfig(endpoint=f"http://127.0.0.1:{port}"), every_s=0.01) as exporter:
+            for number in range(3):
+                before = taken
+                exporter.ended(ended(number))
+                await until(lambda: taken > before)  # noqa: B023 - awaited in the same round
+    assert exporter.lost == 0
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
         {"endpoint": "http://127.0.0.1:99999"},
         {"endpoint": "http://"},
+        {"endpoint": "http://me:Bearer@127.0.0.1:4318"},
         {"headers": {"€": "x"}},
         {"headers": {"authorization": "Bearer a\r\nhost: b"}},
         {"headers": {"authorization": "Bearer €"}},
