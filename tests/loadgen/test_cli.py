@@ -170,7 +170,8 @@ def test_compare_reports_both_arms_on_one_schedule(url: str, tmp_path: Path) -> 
     digests = {(r["repetition"], r["schedule"]["digest"]) for r in data["runs"]}
     assert len(digests) == 2
     assert "good req/s per GPU" in done.stdout
-    assert "here: while requests are sent; in the table of runs: until the last answer" in done.stdout
+    said = " ".join(done.stdout.split())
+    assert "here: while requests are sent; in the table of runs: until the last answer" in said
 
 
 def test_report_flags_regressions_with_its_exit_code(url: str, tmp_path: Path) -> None:
