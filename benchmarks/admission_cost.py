@@ -30,9 +30,10 @@ from gateway.cluster.worker import Worker
 from gateway.collector import calm_collector
 from gateway.config import HealthConfig
 from gateway.policy.admission import Entry
+from gateway.policy.bid import Ask, Bid
 from gateway.policy.control.controller import Controller, Setting
 from gateway.policy.control.plan import Asked
-from gateway.policy.dispatch import Ask, Bid, Dispatch
+from gateway.policy.dispatch import Dispatch
 from gateway.policy.estimate import Features, FinishedBy
 from gateway.policy.prefix import BlockHashes, PrefixKey
 from gateway.policy.routing import Fleet, Links, Path, Placement, Rules, place

@@ -16,8 +16,9 @@ from functools import partial
 import numpy as np
 
 from benchmarks.admission_cost import timed
+from gateway.policy.need import Need
 from gateway.policy.roles import Aims, Fluid, Knobs
-from gateway.policy.routing import DecodeCandidate, Fleet, Link, Need, Placement, PrefillCandidate, Rules, place
+from gateway.policy.routing import DecodeCandidate, Fleet, Link, Placement, PrefillCandidate, Rules, place
 from proto.worker import Role, StepTotals
 
 RULES = Rules(0, prefill_here_if_none=True)

@@ -9,10 +9,10 @@ from dataclasses import replace
 
 from benchmarks.admission.begun import BEGUN
 from gateway.config import GatewayConfig
+from gateway.policy.bid import Bid
 from gateway.policy.control.controller import Controller, Setting
 from gateway.policy.control.plan import Asked, Plan
 from gateway.policy.control.terms import Terms
-from gateway.policy.dispatch import Bid
 from gateway.policy.estimate import Features, FinishedBy
 from gateway.policy.estimate.estimate import Estimate
 from loadgen.demand import Demand

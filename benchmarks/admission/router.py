@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 
 from decode_pool.expected import Admission
 from decode_pool.ledger import Ledger, Shape
-from gateway.policy.routing import DecodeCandidate, Fleet, Need, Outlook, Rules, place
+from gateway.policy.need import Need
+from gateway.policy.routing import DecodeCandidate, Fleet, Outlook, Rules, place
 
 
 @dataclass(slots=True)

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from gateway.policy.bid import Bid
 from gateway.policy.control.forecast import prefill_s
-from gateway.policy.dispatch import Bid
 from gateway.policy.rejection import (
     Accept,
     Ask,

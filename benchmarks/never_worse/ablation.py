@@ -9,10 +9,11 @@ from math import inf
 from benchmarks.never_worse.arms import Arm, Kind, named
 from benchmarks.never_worse.mixes import Model
 from benchmarks.never_worse.trial import Aim
+from gateway.policy.need import Need
 from gateway.policy.prefill_choice import choose_prefill
 from gateway.policy.roles import Aims, Fluid, Knobs, StepLaw
 from gateway.policy.roles.book import Book
-from gateway.policy.routing import Fleet, Need, Outlook, Path, Placement, Rules, place
+from gateway.policy.routing import Fleet, Outlook, Path, Placement, Rules, place
 from loadgen.simulate.worker import role_name
 
 

@@ -11,14 +11,11 @@ from typing import Generic, TypeVar
 
 from gateway.policy.admission import DrainRate, Entry
 from gateway.policy.bid import Ask, Bid, Line, T
-from gateway.policy.control.plan import needed
 from gateway.policy.group import emptied, place_group
 from gateway.policy.prefix import BlockHashes
 from gateway.policy.rejection import Reject
 from gateway.policy.routing import Fleet, NoRoute, Outlook, Place, Placement, Rules, Wait, place
 from gateway.policy.turned_away import EARLY, TurnedAway, Why
-
-__all__ = ["Ask", "Bid", "Decided", "Dispatch", "Line", "Objection", "T", "TurnedAway", "Why", "needed"]
 
 D = TypeVar("D", bound="Placement | TurnedAway")
 

@@ -7,19 +7,9 @@ for each other's for ever; and a stream that has begun would break when a later 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from gateway.policy.need import Need
 from gateway.policy.prefix import BlockHashes
-from gateway.policy.routing import (
-    Dead,
-    DecodeCandidate,
-    Fleet,
-    Need,
-    NoRoute,
-    Outlook,
-    Place,
-    Placement,
-    Rules,
-    Wait,
-)
+from gateway.policy.routing import Dead, DecodeCandidate, Fleet, NoRoute, Outlook, Place, Placement, Rules, Wait
 
 
 @dataclass(frozen=True, slots=True)

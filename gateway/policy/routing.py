@@ -25,7 +25,6 @@ __all__ = [
     "Fleet",
     "Link",
     "Links",
-    "Need",
     "NoRoute",
     "Outlook",
     "Path",

@@ -8,8 +8,8 @@ from gateway.cluster.cluster import Cluster
 from gateway.cluster.leases import Lease
 from gateway.cluster.worker import Worker
 from gateway.config import GatewayConfig
+from gateway.policy.bid import Bid
 from gateway.policy.control.controller import Controller
-from gateway.policy.dispatch import Bid
 from gateway.policy.routing import Placement
 from gateway.request.holds import ReservationHold, release, tell
 from gateway.request.roles import Trip

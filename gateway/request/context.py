@@ -9,10 +9,10 @@ from types import TracebackType
 
 from gateway.cluster.cluster import Cluster
 from gateway.config import GatewayConfig
+from gateway.policy.bid import Bid
 from gateway.policy.control.controller import Controller
 from gateway.policy.control.plan import Plan
 from gateway.policy.control.terms import Terms
-from gateway.policy.dispatch import Bid
 from gateway.policy.fairness.budget import Outcome
 from gateway.policy.fairness.limits import Limited, Pass
 from gateway.request.answers import Answers

@@ -9,14 +9,16 @@ from gateway.cluster.cluster import Cluster
 from gateway.cluster.leases import LeaseKind
 from gateway.config import GatewayConfig
 from gateway.policy.absence import could_take
+from gateway.policy.bid import Bid, Line
 from gateway.policy.control.controller import Controller, controller_of
-from gateway.policy.dispatch import Bid, Dispatch, Line, TurnedAway, Why
+from gateway.policy.dispatch import Dispatch
 from gateway.policy.fairness.queue import FairQueue
 from gateway.policy.group import together
 from gateway.policy.insistence import Insistence
 from gateway.policy.prefix import PrefixKey
 from gateway.policy.routing import Dead, NoRoute, Placement, Rules, place
 from gateway.policy.standing import REOPEN_S
+from gateway.policy.turned_away import TurnedAway, Why
 from gateway.request.asking import Asking, Turn, Turns
 from gateway.request.errors import RequestError
 from gateway.request.holds import ReservationHold

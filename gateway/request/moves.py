@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from gateway.cluster.worker import Worker
 from gateway.policy.admission.move import By
+from gateway.policy.bid import Bid
 from gateway.policy.control.decisions import Look
 from gateway.policy.control.going_on import going_on, newest
-from gateway.policy.dispatch import Bid
 from gateway.policy.prefix import PrefixKey
 from gateway.policy.routing import Path, Placement
 from gateway.request.answering import Answering

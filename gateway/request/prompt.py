@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from functools import partial
 
+from gateway.policy.bid import Bid
 from gateway.policy.control.plan import Plan
-from gateway.policy.dispatch import Bid
 from gateway.policy.estimate import FinishedBy
 from gateway.policy.prefix import PrefixKey
 from gateway.policy.retry import Budget, Next, after_decode_failure, after_expiry, after_prefill_failure

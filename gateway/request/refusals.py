@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from gateway.policy.dispatch import TurnedAway, Why
 from gateway.policy.fairness.limits import Limited, LimitReason
 from gateway.policy.routing import Dead, NoRoute, Placement, Wait
+from gateway.policy.turned_away import TurnedAway, Why
 from gateway.request.errors import Reason, RequestError
 from gateway.wording import counted
 

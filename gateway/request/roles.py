@@ -9,10 +9,11 @@ from typing import Self
 
 from gateway.cluster.cluster import Cluster
 from gateway.config import RoutingConfig
+from gateway.policy.bid import Bid
 from gateway.policy.control.rows import RolesRow
-from gateway.policy.dispatch import Bid
+from gateway.policy.need import Need
 from gateway.policy.roles import Aims, Fluid, Knobs
-from gateway.policy.routing import Need, Path, Placement
+from gateway.policy.routing import Path, Placement
 from proto.worker import WorkerState
 
 #: Reason of a placement: the answer ran elsewhere.

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator
 from functools import partial
 
+from gateway.policy.bid import Bid
 from gateway.policy.control.plan import Asked
-from gateway.policy.dispatch import Bid
 from gateway.policy.estimate import Features, FinishedBy
 from gateway.policy.fairness.limits import Limited
 from gateway.request.errors import Reason, RequestError

@@ -3,9 +3,10 @@
 from collections.abc import Callable
 
 from gateway.config import GatewayConfig
-from gateway.policy.dispatch import Dispatch, TurnedAway, Why
+from gateway.policy.dispatch import Dispatch
 from gateway.policy.routing import Dead, NoRoute, Placement, Rules
 from gateway.policy.standing import REOPEN_S
+from gateway.policy.turned_away import TurnedAway, Why
 from gateway.request.errors import RequestError
 from gateway.request.refusals import turned_away
 from loadgen.simulate.fleet import SimFleet

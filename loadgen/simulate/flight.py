@@ -7,7 +7,7 @@ from decode_pool.ledger import Hold
 from decode_pool.pulls import Pull
 from engine.simulated.gaps import Gaps, together
 from gateway.policy.admission import Entry
-from gateway.policy.dispatch import Ask, Bid
+from gateway.policy.bid import Ask, Bid
 from gateway.policy.fairness.limits import Pass
 from gateway.policy.retry import Budget
 from gateway.policy.routing import Path

@@ -13,11 +13,14 @@ from engine.simulated.limits import Limits
 from engine.simulated.setup import limits_of
 from gateway.config import GatewayConfig
 from gateway.policy.admission import FifoQueue
+from gateway.policy.bid import Line
 from gateway.policy.control.controller import Controller
-from gateway.policy.dispatch import Line, Objection, needed
+from gateway.policy.control.plan import needed
+from gateway.policy.dispatch import Objection
+from gateway.policy.need import Need
 from gateway.policy.prefill_choice import choose_prefill
 from gateway.policy.roles import Fluid
-from gateway.policy.routing import Links, Need, Place, PrefillCandidate, place
+from gateway.policy.routing import Links, Place, PrefillCandidate, place
 from loadgen.arms.virtual import Simulated
 from loadgen.demand import Demand
 from loadgen.failure import LoadgenError

@@ -17,9 +17,9 @@ from gateway.policy.admission.overrun import (
     decide,
     gained_blocks,
 )
+from gateway.policy.bid import Bid
 from gateway.policy.control.controller import Controller
 from gateway.policy.control.going_on import going_on, newest
-from gateway.policy.dispatch import Bid
 from gateway.policy.routing import Path, Placement
 from loadgen.simulate.changes import RoleChange
 from loadgen.simulate.desk import GATEWAY

@@ -2,8 +2,9 @@
 
 from typing import TYPE_CHECKING
 
+from gateway.policy.need import Need
 from gateway.policy.roles import Fluid
-from gateway.policy.routing import Need, Placement
+from gateway.policy.routing import Placement
 from loadgen.simulate.worker import SimWorker
 from proto.worker import StepTotals
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from gateway.policy.control.plan import Plan
 from gateway.policy.estimate import Estimate
-from gateway.policy.routing import DecodeCandidate, Fleet, Need, NoRoute, Placement, Rules, Wait, Way, choose_path
+from gateway.policy.need import Need
+from gateway.policy.routing import DecodeCandidate, Fleet, NoRoute, Placement, Rules, Wait, Way, choose_path
 
 #: Looks of one prompt that are kept: the first ones and the last.
 _LOOKS = 12

@@ -8,8 +8,9 @@ from gateway.policy.control.forecast import FleetForecast, decode_load, prefill_
 from gateway.policy.control.hindsight import Hindsight
 from gateway.policy.control.pace import Pace
 from gateway.policy.control.plan import Plan
+from gateway.policy.need import Need
 from gateway.policy.rejection import Ask, Reject, RejectReason
-from gateway.policy.routing import Fleet, Need
+from gateway.policy.routing import Fleet
 
 #: Share of the newest prompt in the smoothed size of what waits.
 _SMOOTHING = 0.05

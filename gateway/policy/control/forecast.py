@@ -4,8 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gateway.policy.admission.ttft import predicted_ttft_s
+from gateway.policy.need import Need
 from gateway.policy.prefill_choice import ASSUMED_LINK_BYTES_PER_S, ASSUMED_PREFILL_TOKENS_PER_S
-from gateway.policy.routing import Fleet, Need, Path
+from gateway.policy.routing import Fleet, Path
 
 #: Prompt tokens of one engine step; only how the last step is rounded depends on it.
 _STEP_TOKENS = 2048

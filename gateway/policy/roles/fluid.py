@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Sequence, Set
 from math import inf
 
+from gateway.policy.need import Need
 from gateway.policy.roles.book import Book
 from gateway.policy.roles.demand import Demand, haste_of
 from gateway.policy.roles.knobs import Aims, Knobs
@@ -12,7 +13,6 @@ from gateway.policy.roles.trip import Trip
 from gateway.policy.routing import (
     DecodeCandidate,
     Fleet,
-    Need,
     NoRoute,
     Outlook,
     Path,

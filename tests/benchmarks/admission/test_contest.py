@@ -15,8 +15,8 @@ from benchmarks.admission.table import course, markdown
 from benchmarks.admission.trial import Figures, Window, schedule
 from benchmarks.admission.workloads import Workload
 from gateway.config import GatewayConfig
+from gateway.policy.bid import Bid
 from gateway.policy.control.plan import Asked
-from gateway.policy.dispatch import Bid
 from gateway.policy.estimate import Features, FinishedBy
 from gateway.policy.prefix import PrefixKey
 from loadgen.workload.spec import Catalogue

@@ -2,7 +2,7 @@
 
 from gateway.cluster.worker import Worker
 from gateway.config import HealthConfig
-from gateway.policy.routing import Need
+from gateway.policy.need import Need
 from tests.gateway.cluster.facts import Clock, state
 from tests.workers import worker_info
 

@@ -9,7 +9,8 @@ import pytest
 from gateway.policy.control.decisions import Decision, Look, Seen
 from gateway.policy.control.rows import ClassRow, PolicySnapshot
 from gateway.policy.estimate import Estimate
-from gateway.policy.routing import DecodeCandidate, Fleet, Need, Rules
+from gateway.policy.need import Need
+from gateway.policy.routing import DecodeCandidate, Fleet, Rules
 from gateway.request.errors import Reason, RequestError
 from proto.work import FinishReason
 from proto.worker import Role

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.policy.admission import Entry
+from gateway.policy.bid import Ask, Bid
 from gateway.policy.control.controller import Controller, Setting
 from gateway.policy.control.plan import Asked, Plan
 from gateway.policy.control.terms import Canary, Terms
-from gateway.policy.dispatch import Ask, Bid
 from gateway.policy.estimate import Features, FinishedBy
 from gateway.policy.fairness.bucket import Bucket
 from gateway.policy.fairness.limits import Limited, Pass

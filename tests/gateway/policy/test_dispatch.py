@@ -7,10 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.policy.admission import Entry, FifoQueue
-from gateway.policy.dispatch import Ask, Bid, Dispatch, TurnedAway, Why, needed
+from gateway.policy.bid import Ask, Bid
+from gateway.policy.control.plan import needed
+from gateway.policy.dispatch import Dispatch
+from gateway.policy.need import Need
 from gateway.policy.prefix import BlockHashes, PrefixKey
-from gateway.policy.routing import DecodeCandidate, Fleet, Need, NoRoute, Placement, Rules
+from gateway.policy.routing import DecodeCandidate, Fleet, NoRoute, Placement, Rules
 from gateway.policy.standing import REOPEN_S, Door, PrefillSpeed
+from gateway.policy.turned_away import TurnedAway, Why
 from proto.worker import Role
 from tests.examples import examples
 

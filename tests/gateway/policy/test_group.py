@@ -5,10 +5,13 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.policy.dispatch import Bid, Dispatch, TurnedAway
+from gateway.policy.bid import Bid
+from gateway.policy.dispatch import Dispatch
 from gateway.policy.group import Member, place_group, together
+from gateway.policy.need import Need
 from gateway.policy.prefix import BlockHashes, PrefixKey
-from gateway.policy.routing import Dead, DecodeCandidate, Fleet, Need, NoRoute, Outlook, Placement, Rules, Wait, place
+from gateway.policy.routing import Dead, DecodeCandidate, Fleet, NoRoute, Outlook, Placement, Rules, Wait, place
+from gateway.policy.turned_away import TurnedAway
 from proto.worker import Role
 from tests.gateway.policy.test_dispatch import Site
 

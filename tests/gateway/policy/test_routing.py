@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.policy.need import Need
 from gateway.policy.routing import (
     Dead,
     DecodeCandidate,
     Fleet,
     Link,
-    Need,
     NoRoute,
     Path,
     Placement,

@@ -3,9 +3,9 @@
 from math import inf
 from typing import Any, cast
 
+from gateway.policy.bid import Bid
 from gateway.policy.control.controller import Controller, Setting
 from gateway.policy.control.plan import Asked
-from gateway.policy.dispatch import Bid
 from gateway.policy.estimate import Features
 from gateway.policy.prefix import PrefixKey
 from gateway.policy_config import PolicyConfig

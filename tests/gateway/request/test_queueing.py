@@ -7,9 +7,9 @@ import pytest
 
 from engine.simulated.faults import Script
 from gateway.cluster.client import WorkerClient
-from gateway.policy.dispatch import Bid
+from gateway.policy.bid import Bid
+from gateway.policy.need import Need
 from gateway.policy.prefix import PrefixKey
-from gateway.policy.routing import Need
 from gateway.request.desk import Desk
 from gateway.request.errors import Reason, RequestError
 from gateway.request.intent import Intent

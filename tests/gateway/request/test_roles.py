@@ -11,10 +11,11 @@ from gateway.cluster.cluster import Cluster
 from gateway.cluster.worker import Worker
 from gateway.config import GatewayConfig, HealthConfig
 from gateway.policy.admission.move import By
-from gateway.policy.dispatch import Bid
+from gateway.policy.bid import Bid
+from gateway.policy.need import Need
 from gateway.policy.prefix import PrefixKey
 from gateway.policy.roles import Aims, Fluid
-from gateway.policy.routing import Need, Path, Placement
+from gateway.policy.routing import Path, Placement
 from gateway.request.moving import Move, Order, Step, Why
 from gateway.request.roles import Roles, Trip
 from proto.worker import StepTotals

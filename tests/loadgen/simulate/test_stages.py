@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from gateway.policy.dispatch import Bid
+from gateway.policy.bid import Bid
 from gateway.policy.rejection import Reject, RejectReason
 from gateway.policy.routing import Fleet
 from loadgen.demand import Demand

@@ -11,16 +11,18 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from gateway.policy.admission import FifoQueue
+from gateway.policy.bid import Ask, Bid, Line
 from gateway.policy.control import plan as planning
 from gateway.policy.control.controller import Controller, Setting
 from gateway.policy.control.pace import STALE_S
 from gateway.policy.control.plan import Asked, Plan, likely_growth
-from gateway.policy.dispatch import Ask, Bid, Dispatch, Line, TurnedAway, Why
+from gateway.policy.dispatch import Dispatch
 from gateway.policy.estimate import LEVELS, Estimate, Features, FinishedBy
 from gateway.policy.fairness.budget import Outcome
 from gateway.policy.fairness.limits import Limited, LimitReason, Pass
 from gateway.policy.prefix import PrefixKey
 from gateway.policy.routing import DecodeCandidate, Fleet, NoRoute, Path, Placement, PrefillCandidate, Rules
+from gateway.policy.turned_away import TurnedAway, Why
 from gateway.policy_config import PolicyConfig
 from proto.worker import Role
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 
+from gateway.policy.bid import Bid
 from gateway.policy.control.controller import Controller, Setting
 from gateway.policy.control.going_on import going_on, newest
 from gateway.policy.control.plan import Asked, Plan
-from gateway.policy.dispatch import Bid
 from gateway.policy.estimate import Estimate, Features, FinishedBy
 from gateway.policy.prefix import PrefixKey
 from gateway.policy.routing import Fleet, Path, Placement

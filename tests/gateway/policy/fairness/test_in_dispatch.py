@@ -1,11 +1,11 @@
 """The fair queue where the plain one stands today."""
 
 from gateway.policy.admission import Entry
-from gateway.policy.dispatch import Ask, Bid, Line
+from gateway.policy.bid import Ask, Bid, Line
 from gateway.policy.fairness.claim import Claim
 from gateway.policy.fairness.queue import FairQueue
+from gateway.policy.need import Need
 from gateway.policy.prefix import PrefixKey
-from gateway.policy.routing import Need
 
 
 def claim_of(ask: Ask[str]) -> Claim:

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.policy.need import Need
 from gateway.policy.roles import Aims, Fluid, Knobs
 from gateway.policy.roles.demand import haste_of
 from gateway.policy.routing import (
     DecodeCandidate,
     Fleet,
     Link,
-    Need,
     Outlook,
     Path,
     Placement,

@@ -7,18 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.policy.need import Need
 from gateway.policy.roles import Aims, Fluid, Knobs
-from gateway.policy.routing import (
-    DecodeCandidate,
-    Fleet,
-    Link,
-    Need,
-    NoRoute,
-    Path,
-    Placement,
-    PrefillCandidate,
-    Rules,
-)
+from gateway.policy.routing import DecodeCandidate, Fleet, Link, NoRoute, Path, Placement, PrefillCandidate, Rules
 from proto.worker import Role, StepTotals
 
 RULES = Rules(local_below_tokens=0, prefill_here_if_none=True)

@@ -3,10 +3,12 @@
 from dataclasses import replace
 
 from gateway.policy.admission import Entry, FifoQueue
-from gateway.policy.dispatch import Ask, Bid, Dispatch
+from gateway.policy.bid import Ask, Bid
+from gateway.policy.dispatch import Dispatch
+from gateway.policy.need import Need
 from gateway.policy.prefix import BlockHashes, PrefixKey
 from gateway.policy.roles import Aims, Fluid, Knobs
-from gateway.policy.routing import DecodeCandidate, Fleet, Link, Need, Path, Placement, PrefillCandidate, Rules
+from gateway.policy.routing import DecodeCandidate, Fleet, Link, Path, Placement, PrefillCandidate, Rules
 from proto.worker import Role
 
 NAMES = ("w0", "w1", "w2")
