@@ -39,12 +39,15 @@ async def measure_served(words: str, experiment: Experiment) -> dict[str, float]
 
 
 def slowdown(one: Sequence[Result], two: Sequence[Result]) -> dict[str, float]:
-    """Medians over the requests that are long enough, each held against itself. ValueError where there is none."""
+    """Medians over the requests that are long enough, each held against itself; an answer that came all at once has no gaps.
+    ValueError where there is none."""
     before = {each.index: each for each in one if each.first_s is not None}
     pairs = [(before[each.index], each) for each in two if each.first_s is not None and each.index in before]
     ratios = {
         PREFILL: [_ttft_s(b) / _ttft_s(a) for a, b in pairs if a.prompt_tokens >= _PROMPT_TOKENS],
-        DECODE: [_gap_s(b) / _gap_s(a) for a, b in pairs if min(a.output_tokens, b.output_tokens) > _GAPS],
+        DECODE: [
+            _gap_s(b) / _gap_s(a) for a, b in pairs if min(a.output_tokens, b.output_tokens) > _GAPS and _gap_s(a) > 0.0
+        ],
     }
     if not all(ratios.values()):
         raise ValueError("no request of both runs is long enough to compare")

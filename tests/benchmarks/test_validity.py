@@ -143,7 +143,7 @@ async def test_a_pair_is_served_and_its_table_says_how_it_slows_itself_down(tmp_
     measured, out = tmp_path / "pair.json", tmp_path / "served.json"
     write_table(table(), measured)
     asked = Experiment(fixed(64, 12), Arrivals(Kind.POISSON, rate=1.0), seed=2, count=3)
-    await write_served(measured, "--colocated 2 --engine simulated --profile toy", asked, out)
+    await write_served(measured, "--colocated 2 --engine simulated --profile h200-sxm/llama-3.1-8b", asked, out)
     found = read_table(out)
     assert set(found.sharing) == {"decode", "prefill"}
     assert min(found.sharing.values()) >= 1.0

@@ -79,7 +79,8 @@ def test_a_whole_plan() -> None:
     assert first["cost"]["price_per_1000_good"] == pytest.approx(3.0 * hours)
     assert 0 < first["share_of_bound"] <= 1
     best = next(s for s in planned.standings if s.candidate == planned.winner.candidate)
-    assert planned.winner.rate <= best.served_ps * 1.05  # equal lengths: nothing is cheaper than the mean
+    # Equal lengths: nothing is cheaper than the mean. A quick look goes up in steps of 7 %, by runs of some hundred requests.
+    assert planned.winner.rate <= best.served_ps * 1.1
 
 
 def test_no_time_gives_a_partial_plan_or_a_reason() -> None:
