@@ -53,11 +53,7 @@ def load_profile(
         table = read_table(request.file)
         if table.facts is not None:
             return _measured(request.name, table)
-        if table.model not in SHAPES:
-            raise UnknownProfileError(
-                f"{request.name}: describes no engine, and {table.model!r} is no model known here"
-            )
-        return _tabulated(request, SHAPES[table.model], table)
+        return _tabulated(request, _shape_of(request.name, table), table)
     if request.name in BUILT_IN:
         return built_in(request.name, request.tp or 1, request.pp or 1)
     if request.name not in list_profiles():
@@ -67,8 +63,7 @@ def load_profile(
 
 def load_budget(name: str) -> HbmBudget:
     """What fills one GPU under the profile of that name."""
-    request = parse_request(name)
-    return _fitting(request, *_table_of(request.name))[1]
+    return _fitting(parse_request(name), *shape_and_table(name))[1]
 
 
 def table_of(name: str) -> Table:
@@ -77,6 +72,26 @@ def table_of(name: str) -> Table:
     if request.file is not None:
         return read_table(request.file)
     return _table_of(request.name)[1]
+
+
+def shape_and_table(name: str) -> tuple[ModelShape, Table]:
+    """What a table says of a model whose shape is known. Raises UnknownProfileError, also for tables of measured engines, and
+    TableError."""
+    request = parse_request(name)
+    if request.file is None:
+        return _table_of(request.name)
+    table = read_table(request.file)
+    if table.facts is not None:
+        raise UnknownProfileError(
+            f"{request.name}: the table of a measured engine knows times, not what a model is made of"
+        )
+    return _shape_of(request.name, table), table
+
+
+def _shape_of(name: str, table: Table) -> ModelShape:
+    if table.model not in SHAPES:
+        raise UnknownProfileError(f"{name}: describes no engine, and {table.model!r} is no model known here")
+    return SHAPES[table.model]
 
 
 def _table_of(name: str) -> tuple[ModelShape, Table]:

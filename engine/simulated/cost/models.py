@@ -6,10 +6,33 @@ BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "fp8": 1}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelShape:
-    """What sizes and limits follow from.
+class Latent:
+    """Widths of multi-head latent attention. Queries go through a vector of `query`; keys and values through one of `kv`, and
+    one of `rope` that all heads share. A head has `nope` + `rope` for its keys and `value` for its values."""
 
-    With multi-head latent attention (`kv_latent` set) a token's KV is one latent vector a layer, which every
+    query: int
+    kv: int
+    rope: int
+    nope: int
+    value: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experts:
+    """`chosen` of `count` compute a token, and the `shared` ones beside them. The first `dense_layers` have none."""
+
+    count: int
+    chosen: int
+    shared: int
+    intermediate: int
+    dense_layers: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelShape:
+    """What sizes and limits follow from, as the model's published configuration has it.
+
+    With multi-head latent attention (`latent` set) a token's KV is one latent vector a layer, which every
     tensor-parallel rank holds whole.
     """
 
@@ -25,8 +48,13 @@ class ModelShape:
     max_model_len: int
     dtype: str = "bfloat16"
     kv_dtype: str = "bfloat16"
-    kv_latent: int = 0
-    experts: int = 0
+    latent: Latent | None = None
+    experts: Experts | None = None
+
+    @property
+    def kv_latent(self) -> int:
+        """Numbers in the latent vector of one token and layer; 0 where every head has keys and values of its own."""
+        return self.latent.kv + self.latent.rope if self.latent else 0
 
     def kv_bytes_per_token(self, kv_dtype: str | None = None) -> int:
         """One copy of one token's KV, all layers."""
@@ -100,8 +128,8 @@ SHAPES = {
             eos_token_ids=(1,),
             max_model_len=163_840,
             dtype="fp8",
-            kv_latent=576,
-            experts=256,
+            latent=Latent(query=1536, kv=512, rope=64, nope=128, value=128),
+            experts=Experts(count=256, chosen=8, shared=1, intermediate=2048, dense_layers=3),
         ),
     )
 }
