@@ -38,6 +38,7 @@ class EngineStats:
     failed_notifications: int
     transfers: tuple[PeerTransfers, ...] = ()
     totals: StepTotals = field(default_factory=StepTotals)
+    most_step_tokens: int = 0  # of a step without a limit; 0: `limit_step` changes nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,12 @@ class Engine(Protocol):
         with HANDED_OVER and a ticket for its KV. One that ends by itself first ends as it would have. One that cannot be handed
         over now goes on, and an output without tokens says so (`stays`), so that nobody keeps a place for it elsewhere.
         Unknown and ended ids are no-ops; `WorkerInfo.hands_over` says whether the engine ever can.
+        """
+        ...
+
+    def limit_step(self, tokens: int, chunk_tokens: int) -> None:
+        """From the next step on at most so many tokens a step, and so many of one prompt; 0 of either is what the engine was
+        configured for, which no limit exceeds. The newest word wins. `EngineStats.most_step_tokens` says whether it does.
         """
         ...
 

@@ -13,7 +13,7 @@ from proto.reservation import Refusal, ReleaseReservation, RenewReservation, Res
 from proto.tandem.v1 import decode_pb2, prefill_pb2, registry_pb2, worker_pb2
 from proto.ticket import ReleaseTicket
 from proto.work import Command, Frame, PrefillDone, Work
-from proto.worker import RoleChange, WarmResult, WorkerInfo, WorkerState
+from proto.worker import RoleChange, StepLimit, StepReport, WarmResult, WorkerInfo, WorkerState
 
 WORKER_SERVICE = "tandem.v1.Worker"
 PREFILL_SERVICE = "tandem.v1.Prefill"
@@ -130,6 +130,14 @@ SET_ROLE: Method[RoleChange, RoleChange] = Method(
     lambda data: RoleChange(convert.role_from_pb(worker_pb2.SetRoleRequest.FromString(data).role)),
     lambda before: worker_pb2.SetRoleReply(previous=convert.role_to_pb(before.role)).SerializeToString(),
     lambda data: RoleChange(convert.role_from_pb(worker_pb2.SetRoleReply.FromString(data).previous)),
+)
+LIMIT_STEP: Method[StepLimit, StepReport] = Method(
+    WORKER_SERVICE,
+    "LimitStep",
+    lambda limit: convert.step_limit_to_pb(limit).SerializeToString(),
+    lambda data: convert.step_limit_from_pb(worker_pb2.LimitStepRequest.FromString(data)),
+    lambda report: convert.step_report_to_pb(report).SerializeToString(),
+    lambda data: convert.step_report_from_pb(worker_pb2.LimitStepReply.FromString(data)),
 )
 PREFILL: Method[Work, PrefillDone | Fault] = Method(
     PREFILL_SERVICE,

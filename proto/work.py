@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from proto.fault import Fault
+from proto.precedence import Precedence
 from proto.sampling import Sampling
 from proto.ticket import Ticket
 
@@ -26,6 +27,7 @@ class Work:
     sampling: Sampling
     priority: int = 0
     cache_salt: str = ""
+    precedence: Precedence = Precedence.ORDINARY
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,6 +115,25 @@ class StepTotals:
 
 
 @dataclass(frozen=True, slots=True)
+class StepLimit:
+    """What one gateway lets an engine compute in a step: tokens of all kinds, and of one prompt. It ends by itself after
+    `lease_s`. No tokens: this gateway sets no limit, and only asks."""
+
+    gateway_id: str
+    step_tokens: int
+    chunk_tokens: int
+    lease_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class StepReport:
+    """Of an engine: the tokens of a step when nobody sets a limit, 0 where it takes none; and what its steps added up to."""
+
+    most_step_tokens: int
+    totals: StepTotals
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerState:
     """One snapshot. Counters count since the epoch began; blocks that are cached but evictable are free."""
 

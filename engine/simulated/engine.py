@@ -22,6 +22,7 @@ from engine.simulated.setup import set_up
 from engine.simulated.step import Step
 from engine.simulated.totals import StepTotals
 from proto.fault import Fault, FaultError, FaultKind
+from proto.precedence import let_in
 from proto.ticket import Ticket
 from proto.work import FinishReason, SequenceDelta, Work
 from proto.worker import WarmResult, WorkerInfo
@@ -110,6 +111,15 @@ class SimulatedEngine:
             self._late.append(EngineOutput(request_id, SequenceDelta((), stays=True)))
             self._wake.set()
 
+    def limit_step(self, tokens: int, chunk_tokens: int) -> None:
+        self._alive()
+        own = self._setup.limits
+        self._scheduler.limits = replace(
+            own,
+            max_batched_tokens=min(tokens or own.max_batched_tokens, own.max_batched_tokens),
+            long_prefill_threshold=chunk_tokens or own.long_prefill_threshold,
+        )
+
     async def release(self, ticket_id: str) -> bool:
         self._alive()
         return self._handoff.release(ticket_id)
@@ -138,6 +148,7 @@ class SimulatedEngine:
             failed_notifications=handoff.reader.failed_notifications,
             transfers=handoff.reader.transfers(),
             totals=self._totals.told(),
+            most_step_tokens=self._setup.limits.max_batched_tokens,
         )
         return self.injector.stats(stats)
 
@@ -192,6 +203,7 @@ class SimulatedEngine:
 
     def _mark_started(self, step: Step) -> None:
         for sequence in step.admitted:
+            sequence.priority = let_in(sequence.priority)  # whom the engine preempts is no matter of who went first
             generation = self._generations[sequence.request_id]
             if generation.first_step_s is None:
                 generation.first_step_s = self.injector.now()

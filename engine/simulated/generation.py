@@ -9,6 +9,7 @@ from engine.simulated.setup import MEAN_ANSWER, Setup
 from engine.simulated.structured import UnsupportedSchemaError, minimal_json
 from engine.simulated.tokens import TokenStream, prompt_logprobs, token_logprobs
 from proto.fault import Fault, FaultError, FaultKind
+from proto.precedence import rank
 from proto.ticket import Ticket
 from proto.work import FinishReason, PromptLogprobs, TokenLogprobs, Work
 from transfer.ticket import HeldTicket, objection
@@ -82,7 +83,7 @@ class Generation:
             work.request_id,
             len(work.tokens),
             keys,
-            priority=work.priority,
+            priority=rank(work.priority, work.precedence),
             external=pull.computed_tokens if pull is not None else 0,
         )
         self.sequence.loner = bool(struck)

@@ -15,13 +15,16 @@ from engine.vllm.launch import Core, launch
 from engine.vllm.meter import Meter
 from engine.vllm.outputs import Live, to_delta
 from engine.vllm.sampling import to_vllm
+from engine.vllm.step_limit import StepLimit
 from engine.vllm.tickets import Handoff, engine_id, issue, redeem, worker_of
 from engine.vllm.warm import warm_pair
 from proto.fault import Fault, FaultError, FaultKind
+from proto.precedence import rank
 from proto.ticket import Ticket
 from proto.work import FinishReason, SequenceDelta, Work
 from proto.worker import WarmResult, WorkerInfo
 from transfer.nixl.handover import METHOD as HAND_OVER
+from transfer.nixl.step_limit import METHOD as LIMIT_STEP
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +47,7 @@ class VllmEngine:
         self._live: dict[str, Live] = {}
         self._by_core_id: dict[str, Live] = {}
         self._submitted = 0
+        self._step_limit = StepLimit(self._limit_step)
         self._frames: asyncio.Queue[list[tuple[Live, EngineOutput]] | None] = asyncio.Queue()
         self._outbox: asyncio.Queue[Callable[[], Coroutine[Any, Any, None]]] = asyncio.Queue()
         self._tasks: list[asyncio.Task[None]] = []
@@ -64,6 +68,7 @@ class VllmEngine:
         self._info = describe(self._config, self._identity, core, ranks)
         self._meter.blocks_total = self._info.blocks_total
         self._meter.block_size_tokens = self._info.block_size_tokens
+        await self._step_limit.tell()
         return self._info
 
     async def stop(self) -> None:
@@ -147,7 +152,7 @@ class VllmEngine:
                 prompt=tokens_input(list(work.tokens), cache_salt=work.cache_salt or None),
                 params=to_vllm(work.sampling, kv_transfer),
                 supported_tasks=("generate",),
-                priority=work.priority,
+                priority=rank(work.priority, work.precedence),
             )
         except Exception as error:  # whatever validation raises, it is about this request alone
             raise FaultError(Fault(FaultKind.INVALID_REQUEST, str(error))) from error
@@ -185,6 +190,15 @@ class VllmEngine:
         if not live.moving and live.core_id in self._by_core_id:  # of one that has ended the end says enough
             self._frames.put_nowait([(live, EngineOutput(live.work.request_id, SequenceDelta((), stays=True)))])
 
+    def limit_step(self, tokens: int, chunk_tokens: int) -> None:
+        self._running()
+        if self._step_limit.set(tokens, chunk_tokens):
+            self._spawn(self._step_limit.tell())
+
+    async def _limit_step(self, tokens: int, chunk_tokens: int) -> int:
+        assert self._core is not None
+        return int(await self._core.client.call_utility_async(LIMIT_STEP, tokens, chunk_tokens))
+
     async def release(self, ticket_id: str) -> bool:
         self._running()
         if ticket_id not in self._meter.held:
@@ -204,7 +218,7 @@ class VllmEngine:
 
     def stats(self) -> EngineStats:
         self._running()
-        return self._meter.snapshot(unfinished=len(self._by_core_id))
+        return replace(self._meter.snapshot(unfinished=len(self._by_core_id)), most_step_tokens=self._step_limit.most)
 
     async def warm(self, peer: WorkerInfo) -> WarmResult:
         _, info = self._running()

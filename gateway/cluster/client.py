@@ -13,7 +13,7 @@ from proto.method import Method
 from proto.reservation import Refusal, ReleaseReservation, RenewReservation, Reservation, ReserveRequest
 from proto.ticket import ReleaseTicket
 from proto.work import PrefillDone, Work
-from proto.worker import Role, RoleChange, WarmResult, WorkerInfo, WorkerState
+from proto.worker import Role, RoleChange, StepLimit, StepReport, WarmResult, WorkerInfo, WorkerState
 
 Q = TypeVar("Q")
 R = TypeVar("R")
@@ -72,6 +72,9 @@ class WorkerClient:
         """Returns the role that the worker had before."""
         before = await self._call(services.SET_ROLE, RoleChange(role), timeout_s)
         return before.role
+
+    async def limit_step(self, limit: StepLimit, timeout_s: float) -> StepReport:
+        return await self._call(services.LIMIT_STEP, limit, timeout_s)
 
     async def reserve(self, request: ReserveRequest, timeout_s: float) -> Reservation | Refusal:
         return await self._call(services.RESERVE, request, timeout_s)

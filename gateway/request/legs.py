@@ -10,6 +10,7 @@ from enum import StrEnum
 from gateway.policy.control.plan import Asked
 from gateway.policy.estimate import Features
 from gateway.request.intent import Intent
+from proto.precedence import Precedence
 from proto.sampling import Sampling
 from proto.work import Work
 
@@ -37,7 +38,8 @@ class Carried(StrEnum):
 class Leg:
     """One prompt of an intent at one point of its answer, ready to be sent somewhere.
 
-    `window` is the longest prompt + answer that the decode worker takes. `work_id` is ours and unique per leg.
+    `window` is the longest prompt + answer that the decode worker takes. `work_id` is ours and unique per leg; `precedence` is
+    ours, too.
     """
 
     intent: Intent
@@ -46,6 +48,7 @@ class Leg:
     window: int
     answer: int = 0
     carried: tuple[int, ...] = ()
+    precedence: Precedence = Precedence.ORDINARY
 
     @property
     def tokens(self) -> tuple[int, ...]:
@@ -66,7 +69,8 @@ class Leg:
         )
 
     def work(self, sampling: Sampling) -> Work:
-        return Work(self.work_id, self.tokens, sampling, self.intent.priority, self.intent.cache_salt)
+        intent = self.intent
+        return Work(self.work_id, self.tokens, sampling, intent.priority, intent.cache_salt, self.precedence)
 
 
 def answer_limit(intent: Intent, prompt: int, window: int) -> int:

@@ -23,6 +23,7 @@ from gateway.request.phase import Phase
 from gateway.request.prefills import Prefills
 from gateway.request.standing import Growing
 from proto.fault import FaultKind
+from proto.precedence import Precedence
 from proto.work import FinishReason
 
 _ENDINGS = {FinishReason.STOP: FinishedBy.STOP, FinishReason.LENGTH: FinishedBy.LENGTH}
@@ -183,14 +184,20 @@ class PromptRun:
         self._job.record.path = path.value
         self._job.record.path_reason = reason
 
-    def _leg(self, hold: ReservationHold) -> Leg:
+    def _leg(self, hold: ReservationHold, ticket: TicketHold | None = None) -> Leg:
+        """With a ticket it is an answer that has begun, before whatever else waits there; where roles are fluid a prompt that
+        will be late is behind."""
         self._legs += 1
+        precedence = Precedence.ORDINARY
+        if hold.trip is not None:
+            precedence = Precedence.BEGUN if ticket else Precedence.LATE if hold.trip.late else Precedence.ORDINARY
         return Leg(
             intent=self._job.intent,
             prompt=self._prompt,
             work_id=f"{self._job.intent.request_id}-{self._prompt}-{self._legs}",
             window=min(hold.worker.info.max_model_len, self._window),
             carried=tuple(self.merges[0].tokens) if self._job.intent.n == 1 else (),
+            precedence=precedence,
         )
 
     async def _on_reservation(self, hold: ReservationHold, bid: Bid, ticket: TicketHold | None = None) -> None:
@@ -254,7 +261,7 @@ class PromptRun:
         self._job.enter(self._prompt, Phase.DECODING)
         if mode is Mode.LOCAL and hold.trip is not None:
             hold.trip.computing(hold.worker.worker_id)
-        leg = self._leg(hold)
+        leg = self._leg(hold, ticket)
         self._answering = Answering(self._job, self.merges, hold, ticket, self._prefix, self._moves)
         try:
             with self._job.desk.overruns.watching(self):

@@ -8,13 +8,15 @@ from math import inf
 from typing import Self
 
 from gateway.cluster.cluster import Cluster
+from gateway.cluster.worker import Worker
 from gateway.config import RoutingConfig
 from gateway.policy.bid import Bid
 from gateway.policy.control.rows import RolesRow
 from gateway.policy.need import Need
 from gateway.policy.roles import Aims, Fluid, Knobs
 from gateway.policy.routing import Path, Placement
-from proto.worker import WorkerState
+from gateway.request.step_limits import StepLimits
+from proto.worker import StepTotals, WorkerState
 
 #: Reason of a placement: the answer ran elsewhere.
 MOVED = "moved"
@@ -49,6 +51,11 @@ class Trip:
     _begun: bool = False
     _over: bool = False
 
+    @property
+    def late(self) -> bool:
+        """Not expected in time: its prompt goes behind those that are."""
+        return self.roles.policy.late(self.key)
+
     def granted(self) -> None:
         self.roles.ways[WayTaken.of(self.placement)] += 1
 
@@ -67,6 +74,7 @@ class Trip:
     def prefilled(self) -> None:
         """Its first token is there."""
         self.roles.policy.prefilled(self.key)
+        self.roles.limits.attend(self.placement.prefill_id or self.placement.worker_id)
 
     def read(self) -> None:
         """Its KV is read from where it is, and nothing is computed; if that fails, it is after all."""
@@ -76,6 +84,7 @@ class Trip:
     def moved(self) -> None:
         """It decodes where it was handed to."""
         self.roles.policy.moved(self.key)
+        self.roles.limits.attend(self.placement.worker_id)
 
     def ended(self) -> None:
         if not self._over:
@@ -91,8 +100,15 @@ class Roles:
     cluster: Cluster
     clock: Callable[[], float]
     ways: Counter[WayTaken] = field(default_factory=Counter)
-    _seen: dict[str, WorkerState] = field(default_factory=dict)
+    limits: StepLimits = field(init=False)
+    _states: dict[str, WorkerState] = field(default_factory=dict)
+    _seen: dict[str, tuple[str, StepTotals]] = field(default_factory=dict)
     _look_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        whole = self.policy.knobs
+        own = Knobs(leans=whole.leans, first_tokens=whole.first_tokens)
+        self.limits = StepLimits(self.policy, self.cluster, self.clock, self._read, own, whole)
 
     @classmethod
     def of(cls, config: RoutingConfig, cluster: Cluster, clock: Callable[[], float]) -> "Roles | None":
@@ -123,13 +139,15 @@ class Roles:
     def row(self) -> RolesRow:
         law = self.policy.law
         ways = {way.value: self.ways[way] for way in WayTaken}
-        return RolesRow(ways, tuple(sorted(self.policy.leaning)), law.weights_s, law.token_s, law.context_s)
+        steps = {name: tokens for name, (tokens, _) in sorted(self.limits.bounds.items())}
+        return RolesRow(ways, tuple(sorted(self.policy.leaning)), law.weights_s, law.token_s, law.context_s, steps)
 
     def enter(self, trip: Trip, *, arrives: bool) -> None:
         placement = trip.placement
         worker = self.cluster.worker(placement.prefill_id or placement.worker_id)
         cached = worker.prefix.cached_tokens(trip.bid.prefix.hashes(worker.info.block_size_tokens)) if worker else 0
         self.policy.taken(trip.key, placement, trip.need, cached, arrives=arrives)
+        self.limits.attend(placement.prefill_id or placement.worker_id)
 
     def look(self) -> None:
         """Reads the steps of every worker off its newest state; called whenever anything has changed."""
@@ -140,12 +158,22 @@ class Roles:
         workers = self.cluster.workers()
         self._forget({worker.worker_id for worker in workers})
         for worker in workers:
-            state, before = worker.state, self._seen.get(worker.worker_id)
-            if state is None or state is before:
-                continue
-            self._seen[worker.worker_id] = state
-            if before is not None and before.epoch == state.epoch:
-                self.policy.stepped(worker.worker_id, state.totals.since(before.totals))
+            state = worker.state
+            if state is not None and state is not self._states.get(worker.worker_id):
+                self._states[worker.worker_id] = state
+                self._read(worker, state.totals)
+        self.limits.meet(workers)
+
+    def _read(self, worker: Worker, totals: StepTotals) -> None:
+        """Sums of its steps come by two ways, and may come the older ones last."""
+        worker_id, epoch = worker.worker_id, worker.info.epoch
+        known, before = self._seen.get(worker_id, ("", totals))
+        if known == epoch and totals.count < before.count:
+            return
+        self._seen[worker_id] = epoch, totals
+        if known == epoch:
+            self.policy.book(worker_id).budget = self.limits.in_force(worker_id)
+            self.policy.stepped(worker_id, totals.since(before))
 
     def _forget(self, known: set[str]) -> None:
         """Workers that come under ever new names must not be kept for ever."""
@@ -153,3 +181,4 @@ class Roles:
             self.policy.forget(gone)
             for worker_id in gone - self.policy.books:
                 del self._seen[worker_id]
+                self._states.pop(worker_id, None)

@@ -2,10 +2,18 @@
 
 from proto.convert.enums import FAULT_FROM_PB, FAULT_TO_PB, STRUCTURED_FROM_PB, STRUCTURED_TO_PB, known
 from proto.fault import Fault, FaultKind
+from proto.precedence import Precedence
 from proto.sampling import Sampling, StructuredOutput
 from proto.tandem.v1 import common_pb2 as pb
 from proto.ticket import Ticket
 from proto.work import TokenLogprobs, Work
+
+_PRECEDENCE_TO_PB = {
+    Precedence.BEGUN: pb.PRECEDENCE_BEGUN,
+    Precedence.ORDINARY: pb.PRECEDENCE_UNSPECIFIED,
+    Precedence.LATE: pb.PRECEDENCE_LATE,
+}
+_PRECEDENCE_FROM_PB = {int(number): precedence for precedence, number in _PRECEDENCE_TO_PB.items()}
 
 
 def fault_to_pb(fault: Fault) -> pb.Fault:
@@ -121,6 +129,7 @@ def work_to_pb(work: Work) -> pb.Work:
         sampling=sampling_to_pb(work.sampling),
         priority=work.priority,
         cache_salt=work.cache_salt,
+        precedence=_PRECEDENCE_TO_PB[work.precedence],
     )
 
 
@@ -131,4 +140,6 @@ def work_from_pb(message: pb.Work) -> Work:
         sampling=sampling_from_pb(message.sampling),
         priority=message.priority,
         cache_salt=message.cache_salt,
+        # What a newer gateway may wish is done in the order of arrival.
+        precedence=_PRECEDENCE_FROM_PB.get(message.precedence, Precedence.ORDINARY),
     )

@@ -8,7 +8,17 @@ from proto.fault import Fault, FaultKind
 from proto.join import JoinReply, JoinRequest
 from proto.tandem.v1 import common_pb2, registry_pb2
 from proto.tandem.v1 import worker_pb2 as pb
-from proto.worker import PeerTransfers, Role, StepTotals, Topology, WarmResult, WorkerInfo, WorkerState
+from proto.worker import (
+    PeerTransfers,
+    Role,
+    StepLimit,
+    StepReport,
+    StepTotals,
+    Topology,
+    WarmResult,
+    WorkerInfo,
+    WorkerState,
+)
 
 #: Fields that have the same name and type on both sides; the round-trip tests keep this list honest.
 _INFO_SAME = [
@@ -129,11 +139,19 @@ def _transfers_from_pb(message: pb.PeerTransfers) -> PeerTransfers:
     return PeerTransfers(message.worker_id, message.transfers, message.bytes, message.seconds, message.failures)
 
 
+def _totals_to_pb(totals: StepTotals) -> pb.StepTotals:
+    return pb.StepTotals(**{name: getattr(totals, name) for name in _TOTALS_SAME})
+
+
+def _totals_from_pb(message: pb.StepTotals) -> StepTotals:
+    return StepTotals(**{name: getattr(message, name) for name in _TOTALS_SAME})
+
+
 def worker_state_to_pb(state: WorkerState) -> pb.WorkerState:
     message = pb.WorkerState(**{name: getattr(state, name) for name in _STATE_SAME})
     message.role = ROLE_TO_PB[state.role]
     message.transfers.extend([_transfers_to_pb(entry) for entry in state.transfers])
-    message.totals.CopyFrom(pb.StepTotals(**{name: getattr(state.totals, name) for name in _TOTALS_SAME}))
+    message.totals.CopyFrom(_totals_to_pb(state.totals))
     return message
 
 
@@ -141,9 +159,30 @@ def worker_state_from_pb(message: pb.WorkerState) -> WorkerState:
     return WorkerState(
         role=role_from_pb(message.role),
         transfers=tuple([_transfers_from_pb(entry) for entry in message.transfers]),
-        totals=StepTotals(**{name: getattr(message.totals, name) for name in _TOTALS_SAME}),
+        totals=_totals_from_pb(message.totals),
         **{name: getattr(message, name) for name in _STATE_SAME},
     )
+
+
+def step_limit_to_pb(limit: StepLimit) -> pb.LimitStepRequest:
+    return pb.LimitStepRequest(
+        gateway_id=limit.gateway_id,
+        step_tokens=limit.step_tokens,
+        chunk_tokens=limit.chunk_tokens,
+        lease_s=limit.lease_s,
+    )
+
+
+def step_limit_from_pb(message: pb.LimitStepRequest) -> StepLimit:
+    return StepLimit(message.gateway_id, message.step_tokens, message.chunk_tokens, message.lease_s)
+
+
+def step_report_to_pb(report: StepReport) -> pb.LimitStepReply:
+    return pb.LimitStepReply(most_step_tokens=report.most_step_tokens, totals=_totals_to_pb(report.totals))
+
+
+def step_report_from_pb(message: pb.LimitStepReply) -> StepReport:
+    return StepReport(message.most_step_tokens, _totals_from_pb(message.totals))
 
 
 def warm_reply_to_pb(result: WarmResult) -> pb.WarmReply:

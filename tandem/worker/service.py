@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from engine.base import Engine, EngineDeadError
 from proto.fault import Fault, FaultError, FaultKind
-from proto.worker import RoleChange, WarmResult, WorkerInfo, WorkerState
+from proto.worker import RoleChange, StepLimit, StepReport, WarmResult, WorkerInfo, WorkerState
 from tandem.worker.state import StateKeeper
+from tandem.worker.step_limits import StepLimits
 from transfer.epochs import Epochs
 
 MIN_INTERVAL_S = 0.02
@@ -25,12 +26,14 @@ class WorkerService:
         info: WorkerInfo,
         state: StateKeeper,
         epochs: Epochs,
+        step_limits: StepLimits,
         changed: Callable[[], Awaitable[None]],
     ) -> None:
         self._engine = engine
         self._info = info
         self._state = state
         self._epochs = epochs
+        self._step_limits = step_limits
         self._changed = changed
         self._news = asyncio.Event()
         self._telling: asyncio.TimerHandle | None = None
@@ -68,6 +71,9 @@ class WorkerService:
         previous, self._state.duty.role = self._state.duty.role, change.role
         await self.announce()
         return RoleChange(previous)
+
+    async def limit_step(self, limit: StepLimit) -> StepReport:
+        return self._step_limits.say(limit)
 
     async def announce(self) -> None:
         """Wakes every watcher."""

@@ -20,6 +20,7 @@ from proto.worker import WorkerInfo
 from tandem.worker.config import WorkerConfig
 from tandem.worker.service import WorkerService
 from tandem.worker.state import StateKeeper
+from tandem.worker.step_limits import StepLimits
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +62,10 @@ class Worker:
             self.dispatcher, self.duty, self.info, clock, limits, self._works_for_others, self.prefill.leases
         )
         self.state = StateKeeper(self.duty, self.dispatcher, self.prefill, self.decode, clock, config.stall_s)
-        self.service = WorkerService(engine, self.info, self.state, self.decode.epochs, self.publish_health)
+        self.step_limits = StepLimits(engine, self.dispatcher, clock)
+        self.service = WorkerService(
+            engine, self.info, self.state, self.decode.epochs, self.step_limits, self.publish_health
+        )
         self.decode.refused.room = self.service.room
         self._health: Health | None = None
 
@@ -72,6 +76,7 @@ class Worker:
             serve_unary(services.WARM, self.service.warm),
             serve_unary(services.DRAIN, self.service.drain),
             serve_unary(services.SET_ROLE, self.service.set_role),
+            serve_unary(services.LIMIT_STEP, self.service.limit_step),
             serve_unary(services.PREFILL, self.prefill.prefill),
             serve_stream(services.BEGIN, self.prefill.begin),
             serve_unary(services.RELEASE_TICKET, self.prefill.release),
@@ -99,6 +104,7 @@ class Worker:
             try:
                 self.decode.ledger.expire()
                 self.prefill.keep_house()
+                self.step_limits.tend()
                 self.state.observe()
             except Exception:
                 log.exception("housekeeping")

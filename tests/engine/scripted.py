@@ -21,6 +21,7 @@ class Scripted:
         self.aborted: list[str] = []
         self.released: list[str] = []
         self.handed_over: list[str] = []
+        self.limits: list[tuple[int, int]] = []
         self.nothing_to_release = False
         self.dead = False
         self.refuses: Fault | None = None
@@ -49,6 +50,10 @@ class Scripted:
     def hand_over(self, request_id: str) -> None:
         self._alive()
         self.handed_over.append(request_id)
+
+    def limit_step(self, tokens: int, chunk_tokens: int) -> None:
+        self._alive()
+        self.limits.append((tokens, chunk_tokens))
 
     async def release(self, ticket_id: str) -> bool:
         self._alive()

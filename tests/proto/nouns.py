@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 
 from proto.fault import Fault, FaultKind
 from proto.join import JoinReply, JoinRequest
+from proto.precedence import Precedence
 from proto.reservation import Refusal, RefusalReason, Reservation, ReserveRequest
 from proto.sampling import Sampling, StructuredKind, StructuredOutput
 from proto.ticket import Ticket
@@ -65,7 +66,9 @@ LOGPROBS = st.builds(TokenLogprobs, TOKENS, st.lists(NUMBER, max_size=3).map(tup
 MANY_LOGPROBS = st.lists(LOGPROBS, max_size=2).map(tuple)
 PROMPT_LOGPROBS = st.lists(st.none() | LOGPROBS, max_size=3).map(tuple)
 FINISHES = st.none() | st.sampled_from(FinishReason)
-WORKS = st.builds(Work, TEXT, TOKENS, SAMPLINGS, st.integers(-(2**31), 2**31 - 1), TEXT)
+WORKS = st.builds(
+    Work, TEXT, TOKENS, SAMPLINGS, st.integers(-(2**31), 2**31 - 1), TEXT, precedence=st.sampled_from(Precedence)
+)
 DELTAS = st.builds(
     SequenceDelta,
     tokens=TOKENS,

@@ -9,7 +9,7 @@ from proto.join import JoinReply, JoinRequest
 from proto.method import Method
 from proto.reservation import ReleaseReservation, RenewReservation
 from proto.ticket import ReleaseTicket
-from proto.worker import Role, RoleChange, WarmResult
+from proto.worker import Role, RoleChange, StepLimit, StepReport, StepTotals, WarmResult
 from tests.proto.servers import DONE, WORK
 
 CASES: list[tuple[Method[Any, Any], object, object]] = [
@@ -18,6 +18,7 @@ CASES: list[tuple[Method[Any, Any], object, object]] = [
     (services.WARM, ..., WarmResult(True, "shm", 0.2, 3e9)),
     (services.DRAIN, True, 7),
     (services.SET_ROLE, RoleChange(Role.DECODE), RoleChange(Role.BOTH)),
+    (services.LIMIT_STEP, StepLimit("g", 1024, 1008, 3.0), StepReport(8192, StepTotals(*range(1, 10)))),
     (services.PREFILL, WORK, DONE),
     (services.RELEASE_TICKET, ReleaseTicket("e1", ticket_id="t1"), True),
     (services.RELEASE_TICKET, ReleaseTicket("e1", request_id="r1"), False),

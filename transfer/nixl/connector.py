@@ -14,7 +14,8 @@ from vllm.distributed.kv_transfer.kv_connector.v1.nixl.connector import NixlPull
 from vllm.distributed.kv_transfer.kv_connector.v1.nixl.pull_scheduler import NixlPullConnectorScheduler
 from vllm.distributed.kv_transfer.kv_connector.v1.nixl.pull_worker import NixlPullConnectorWorker
 
-from transfer.nixl import handover, rows
+from proto.precedence import let_in
+from transfer.nixl import handover, rows, step_limit
 from transfer.nixl.probe import LinkProbe
 from transfer.nixl.telemetry import TransferStats
 
@@ -41,6 +42,7 @@ def _teach() -> None:
     from vllm.v1.engine.core import EngineCore
 
     handover.teach(EngineCore)
+    step_limit.teach(EngineCore)
 
 
 class NixlConnector(NixlPullConnector):  # type: ignore[misc]  # vLLM is not there where types are checked
@@ -57,6 +59,11 @@ class NixlConnector(NixlPullConnector):  # type: ignore[misc]  # vLLM is not the
             _teach()
         else:
             self.connector_worker = ConnectorWorker(vllm_config, self.engine_id, kv_cache_config)
+
+    def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
+        """The engine lets a request in. Going first was for the time of waiting: whom vLLM preempts it finds by priority, too."""
+        request.priority = let_in(request.priority)
+        super().update_state_after_alloc(request, blocks, num_external_tokens)
 
     def update_connector_output(self, connector_output: Any) -> None:
         super().update_connector_output(connector_output)

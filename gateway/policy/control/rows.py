@@ -113,14 +113,15 @@ class EarlyRow:
 
 @dataclass(frozen=True, slots=True)
 class RolesRow:
-    """Fluid roles: prompts by the way that they were sent, who leans to prefill, and the law of steps as learnt (s; a
-    step's weights, each token computed, each KV token read)."""
+    """Fluid roles: prompts by the way that they were sent, who leans to prefill, the law of steps as learnt (s; a step's
+    weights, each token computed, each KV token read), and tokens of a step as workers were told."""
 
     ways: dict[str, int]
     leaning: tuple[str, ...]
     weights_s: float
     token_s: float
     context_s: float
+    step_tokens: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

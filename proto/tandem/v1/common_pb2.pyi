@@ -41,6 +41,12 @@ class FaultKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     FAULT_KIND_CANCELLED: _ClassVar[FaultKind]
     FAULT_KIND_INTERNAL: _ClassVar[FaultKind]
     FAULT_KIND_PAIR_INCOMPATIBLE: _ClassVar[FaultKind]
+
+class Precedence(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    PRECEDENCE_UNSPECIFIED: _ClassVar[Precedence]
+    PRECEDENCE_BEGUN: _ClassVar[Precedence]
+    PRECEDENCE_LATE: _ClassVar[Precedence]
 ROLE_UNSPECIFIED: Role
 ROLE_PREFILL: Role
 ROLE_DECODE: Role
@@ -67,6 +73,9 @@ FAULT_KIND_ENGINE_DEAD: FaultKind
 FAULT_KIND_CANCELLED: FaultKind
 FAULT_KIND_INTERNAL: FaultKind
 FAULT_KIND_PAIR_INCOMPATIBLE: FaultKind
+PRECEDENCE_UNSPECIFIED: Precedence
+PRECEDENCE_BEGUN: Precedence
+PRECEDENCE_LATE: Precedence
 
 class Fault(_message.Message):
     __slots__ = ("kind", "message", "numbers")
@@ -187,15 +196,17 @@ class Ticket(_message.Message):
     def __init__(self, ticket_id: _Optional[str] = ..., worker_id: _Optional[str] = ..., epoch: _Optional[str] = ..., engine_params: _Optional[bytes] = ..., computed_tokens: _Optional[int] = ..., blocks: _Optional[int] = ..., block_size_tokens: _Optional[int] = ..., kv_bytes: _Optional[int] = ..., lease_s: _Optional[float] = ..., age_s: _Optional[float] = ...) -> None: ...
 
 class Work(_message.Message):
-    __slots__ = ("request_id", "tokens", "sampling", "priority", "cache_salt")
+    __slots__ = ("request_id", "tokens", "sampling", "priority", "cache_salt", "precedence")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
     SAMPLING_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     CACHE_SALT_FIELD_NUMBER: _ClassVar[int]
+    PRECEDENCE_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     tokens: _containers.RepeatedScalarFieldContainer[int]
     sampling: Sampling
     priority: int
     cache_salt: str
-    def __init__(self, request_id: _Optional[str] = ..., tokens: _Optional[_Iterable[int]] = ..., sampling: _Optional[_Union[Sampling, _Mapping]] = ..., priority: _Optional[int] = ..., cache_salt: _Optional[str] = ...) -> None: ...
+    precedence: Precedence
+    def __init__(self, request_id: _Optional[str] = ..., tokens: _Optional[_Iterable[int]] = ..., sampling: _Optional[_Union[Sampling, _Mapping]] = ..., priority: _Optional[int] = ..., cache_salt: _Optional[str] = ..., precedence: _Optional[_Union[Precedence, str]] = ...) -> None: ...

@@ -236,3 +236,23 @@ class SetRoleReply(_message.Message):
     PREVIOUS_FIELD_NUMBER: _ClassVar[int]
     previous: _common_pb2.Role
     def __init__(self, previous: _Optional[_Union[_common_pb2.Role, str]] = ...) -> None: ...
+
+class LimitStepRequest(_message.Message):
+    __slots__ = ("gateway_id", "step_tokens", "chunk_tokens", "lease_s")
+    GATEWAY_ID_FIELD_NUMBER: _ClassVar[int]
+    STEP_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    CHUNK_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    LEASE_S_FIELD_NUMBER: _ClassVar[int]
+    gateway_id: str
+    step_tokens: int
+    chunk_tokens: int
+    lease_s: float
+    def __init__(self, gateway_id: _Optional[str] = ..., step_tokens: _Optional[int] = ..., chunk_tokens: _Optional[int] = ..., lease_s: _Optional[float] = ...) -> None: ...
+
+class LimitStepReply(_message.Message):
+    __slots__ = ("most_step_tokens", "totals")
+    MOST_STEP_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    TOTALS_FIELD_NUMBER: _ClassVar[int]
+    most_step_tokens: int
+    totals: StepTotals
+    def __init__(self, most_step_tokens: _Optional[int] = ..., totals: _Optional[_Union[StepTotals, _Mapping]] = ...) -> None: ...

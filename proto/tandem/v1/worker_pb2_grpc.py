@@ -60,6 +60,11 @@ class WorkerStub:
                 request_serializer=proto_dot_tandem_dot_v1_dot_worker__pb2.SetRoleRequest.SerializeToString,
                 response_deserializer=proto_dot_tandem_dot_v1_dot_worker__pb2.SetRoleReply.FromString,
                 _registered_method=True)
+        self.LimitStep = channel.unary_unary(
+                '/tandem.v1.Worker/LimitStep',
+                request_serializer=proto_dot_tandem_dot_v1_dot_worker__pb2.LimitStepRequest.SerializeToString,
+                response_deserializer=proto_dot_tandem_dot_v1_dot_worker__pb2.LimitStepReply.FromString,
+                _registered_method=True)
 
 
 class WorkerServicer:
@@ -98,6 +103,13 @@ class WorkerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def LimitStep(self, request, context):
+        """Bounds the engine's steps from the next one on, for as long as the lease lasts, and tells of those before.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_WorkerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -125,6 +137,11 @@ def add_WorkerServicer_to_server(servicer, server):
                     servicer.SetRole,
                     request_deserializer=proto_dot_tandem_dot_v1_dot_worker__pb2.SetRoleRequest.FromString,
                     response_serializer=proto_dot_tandem_dot_v1_dot_worker__pb2.SetRoleReply.SerializeToString,
+            ),
+            'LimitStep': grpc.unary_unary_rpc_method_handler(
+                    servicer.LimitStep,
+                    request_deserializer=proto_dot_tandem_dot_v1_dot_worker__pb2.LimitStepRequest.FromString,
+                    response_serializer=proto_dot_tandem_dot_v1_dot_worker__pb2.LimitStepReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -263,6 +280,33 @@ class Worker:
             '/tandem.v1.Worker/SetRole',
             proto_dot_tandem_dot_v1_dot_worker__pb2.SetRoleRequest.SerializeToString,
             proto_dot_tandem_dot_v1_dot_worker__pb2.SetRoleReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def LimitStep(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tandem.v1.Worker/LimitStep',
+            proto_dot_tandem_dot_v1_dot_worker__pb2.LimitStepRequest.SerializeToString,
+            proto_dot_tandem_dot_v1_dot_worker__pb2.LimitStepReply.FromString,
             options,
             channel_credentials,
             insecure,

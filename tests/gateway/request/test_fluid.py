@@ -126,7 +126,7 @@ async def test_a_busy_prefill_worker_hands_over_after_the_first_token() -> None:
 
 async def test_a_mixed_fleet_uses_every_way() -> None:
     async with running(MIXED, fluid(ttft_ms=50), profile="toy") as one:
-        wanted = [intent(prompt(600 + seed, seed), max_tokens=16, ignore_eos=True) for seed in range(12)]
+        wanted = [intent(prompt(2400 + seed, seed), max_tokens=16, ignore_eos=True) for seed in range(12)]
         for each, answer in zip(wanted, await asyncio.gather(*[one.ask(each) for each in wanted]), strict=True):
             assert answer.tokens() == expected(each.prompts[0], each.sampling)
         ways = roles(one).ways

@@ -58,6 +58,8 @@ class ClockworkEngine:
 
     def hand_over(self, request_id: str) -> None: ...
 
+    def limit_step(self, tokens: int, chunk_tokens: int) -> None: ...
+
     async def release(self, ticket_id: str) -> bool:
         return False
 
