@@ -14,7 +14,7 @@ from gateway.http.connection import BrokenStreamError
 from gateway.http.disclosure import disclosed
 from gateway.http.documents import describe
 from gateway.http.edge import Edge
-from gateway.http.errors import error_response, internal, plain_error
+from gateway.http.errors import error_response, internal, no_such_path, plain_error
 from gateway.http.exchange import of
 from gateway.http.generation_routes import generation_routes
 from gateway.http.operation_routes import operation_routes
@@ -69,7 +69,7 @@ def _http_error(request: Request, error: Exception) -> Response:
     """Wrong paths and methods, in the shape clients parse errors in."""
     assert isinstance(error, HTTPException)
     if error.status_code == 404:
-        return plain_error(404, f"No such path: {request.method} {request.url.path[:200]}.", "not_found")
+        return no_such_path(request.method, request.url.path)
     if error.status_code == 405:
         allowed = (error.headers or {}).get("Allow", "").replace("GET", "GET, HEAD")
         headers = {**(error.headers or {}), "Allow": allowed}

@@ -1,13 +1,18 @@
 """The outermost layer: ids, keys, and who answered what. Pure ASGI, so that disconnects pass through (B-35)."""
 
+import re
+
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gateway.http.errors import error_response
+from gateway.http.errors import error_response, no_such_path
 from gateway.http.exchange import Exchange, begin
 from gateway.http.keys import OPEN_PATHS
 from gateway.http.protocol import UNREAD
 from gateway.http.surface import Surface
 from gateway.request.errors import RequestError
+
+#: No path here has one. Routes end with `$`, which a line feed may still follow: /drain%0a would drain.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class Edge:
@@ -37,6 +42,9 @@ class Edge:
                 response = error_response(error, {"www-authenticate": "Bearer"})
                 await response(scope, receive, marked)
                 return
+        if _CONTROL.search(scope["path"]):
+            await no_such_path(scope["method"], scope["raw_path"].decode("latin-1"))(scope, receive, marked)
+            return
         exchange.cleared = self._surface.keys.cleared(exchange.tenant)
         await self._app(scope, receive, marked)
 

@@ -62,6 +62,10 @@ def plain_error(status: int, message: str, code: str, headers: Mapping[str, str]
     return Response(orjson.dumps(body), status, headers, JSON)
 
 
+def no_such_path(method: str, path: str) -> Response:
+    return plain_error(404, f"No such path: {method} {path[:200]}.", "not_found")
+
+
 def internal(error: BaseException) -> RequestError:
     """What a client sees of a defect: that there is one, and nothing else."""
     return RequestError(Reason.INTERNAL, f"Internal error ({type(error).__name__}). The gateway's log has the details.")

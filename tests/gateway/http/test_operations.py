@@ -97,6 +97,24 @@ async def test_draining_a_worker_and_giving_it_work_again() -> None:
     assert (unknown.status_code, wrong.status_code) == (404, 400)
 
 
+@pytest.mark.parametrize("path", ["w/drain%0a", "w/resume%0A", "w/role%0a", "w%0a/drain", "w/drain%00", "w/drain%7f"])
+async def test_a_path_with_a_control_character_is_no_path(path: str) -> None:
+    """`$` in a route's pattern stands before a last line feed, too: `POST …/drain%0a` drained."""
+    async with site(says("a")) as at:
+        reply = await at.client.post(f"/tandem/v1/workers/{path}", json={})
+        assert at.cluster.drains == []
+    assert reply.status_code == 404
+    assert reply.json()["error"]["message"] == f"No such path: POST /tandem/v1/workers/{path}."
+
+
+@pytest.mark.parametrize("path", ["/livez%0a", "/metrics%0a", "/v1/completions%0a", "/tandem/v1/status%0a"])
+async def test_no_other_path_has_one_either_and_keys_are_asked_for_first(path: str) -> None:
+    async with site(says("a"), settings=KEYS) as at:
+        nobody = await at.client.get(path)
+        somebody = await at.client.get(path, headers={"authorization": "Bearer s3cret"})
+    assert (nobody.status_code, somebody.status_code) == (401, 404)
+
+
 async def test_whoever_misspells_a_worker_is_told_which_there_are() -> None:
     workers = [
         {"worker_id": f"w{number:02}", "role": "both", "status": status, "tp": 1}
