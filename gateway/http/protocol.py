@@ -10,9 +10,12 @@ from gateway.request.errors import Reason, RequestError
 
 #: From the first byte of a connection, or of a further request on it, until the request's head is complete.
 HEAD_S = 30.0
-#: Of a head that has not ended: one field of 60 MB held up the event loop for 7 s, since parsing it copies it again and again.
+#: Of a head, and of all else that is no body (trailers, what chunks say of themselves), until more of the body comes: one
+#: field of 60 MB held up the event loop for 7 s, since parsing it copies it again and again.
 MAX_HEAD_BYTES = 64 * 1024
-#: After an answer to a body that was not read to its end: for so long the rest of it is taken and dropped. Closed at once,
+#: Lines of a head: each is looked at by every layer that looks for one.
+MAX_FIELDS = 100
+#: After an answer to what was not read to its end: for so long the rest of it is taken and dropped. Closed at once,
 #: the connection would be reset, and the client might never see why.
 PARTING_S = 5.0
 #: Where the scope says whether more of the body is to come.
@@ -26,7 +29,8 @@ class GatewayProtocol(HttpToolsProtocol):
     """
 
     _late: TimerHandle | None = None
-    _head_bytes = 0
+    _bodiless_bytes = 0
+    _in_head = False
     _deaf = False
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]  # uvicorn narrows asyncio's type in the same way
@@ -41,12 +45,16 @@ class GatewayProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._deaf:
             return
+        self._bodiless_bytes += len(data)
         super().data_received(data)
+        if self._deaf:
+            return
         if self._late is None and not self._answering and not self.transport.is_closing():
             self._watch_head()
-        if self._late is not None:
-            self._head_bytes += len(data)
-            if self._head_bytes > MAX_HEAD_BYTES:
+        if self._bodiless_bytes > MAX_HEAD_BYTES:
+            if self._answering:
+                self.send_400_response(f"What is no part of the body is longer than {MAX_HEAD_BYTES} bytes.")
+            else:
                 self._head_long()
 
     def eof_received(self) -> bool:  # type: ignore[override]  # uvicorn's says None, asyncio takes a bool
@@ -63,6 +71,7 @@ class GatewayProtocol(HttpToolsProtocol):
             self._deaf = True
             self.cycle.keep_alive = False
         if not self._deaf:
+            self._in_head = True
             super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
@@ -70,11 +79,19 @@ class GatewayProtocol(HttpToolsProtocol):
             super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._deaf:
-            super().on_header(name, value)
+        """Trailers are dropped: uvicorn would put them with the fields of the head, which has been read by then."""
+        if self._deaf or not self._in_head:
+            return
+        super().on_header(name, value)
+        if len(self.headers) > MAX_FIELDS:
+            self._refuse_head(f"The request's head has more than {MAX_FIELDS} fields.")
 
     def on_headers_complete(self) -> None:
+        if not self._deaf and self._head_size() > MAX_HEAD_BYTES:
+            self._head_long()
         if not self._deaf:
+            self._in_head = False
+            self._bodiless_bytes = 0
             self._head_done()
             super().on_headers_complete()
             self.cycle.transport = _Parting(self.transport, self._part)  # type: ignore[assignment]  # of a transport it has what a cycle calls
@@ -82,10 +99,12 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         if not self._deaf:
+            self._bodiless_bytes = 0
             super().on_body(body)
 
     def on_message_complete(self) -> None:
         if not self._deaf:
+            self._bodiless_bytes = 0
             super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
@@ -114,11 +133,17 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def _part(self) -> None:
         """An exchange ends its connection."""
-        cycle = self.cycle
-        if not (cycle.more_body and cycle.response_complete and self.transport.can_write_eof()) or self._deaf:
+        if self.cycle.more_body and self.cycle.response_complete and not self._deaf:
+            self._leave()
+        else:
+            self.transport.close()
+
+    def _leave(self) -> None:
+        """All is said, and the client may still be sending."""
+        self._deaf = True
+        if not self.transport.can_write_eof():
             self.transport.close()
             return
-        self._deaf = True
         self.flow.resume_reading()
         self.transport.write_eof()
         self.loop.call_later(PARTING_S, self.transport.close)
@@ -129,7 +154,6 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def _watch_head(self) -> None:
         self._late = self.loop.call_later(HEAD_S, self._head_late)
-        self._head_bytes = 0
 
     def _head_done(self) -> None:
         if self._late is not None:
@@ -141,8 +165,14 @@ class GatewayProtocol(HttpToolsProtocol):
         message = f"The request's head took longer than {HEAD_S:g} s to arrive."
         self._refuse(b"408 Request Timeout", RequestError(Reason.INVALID_REQUEST, message))
 
+    def _head_size(self) -> int:
+        """Of the head that has been read: one that came whole, in one piece, too."""
+        return len(self.url) + sum([len(name) + len(value) + 4 for name, value in self.headers])
+
     def _head_long(self) -> None:
-        message = f"The request's head is longer than {MAX_HEAD_BYTES} bytes."
+        self._refuse_head(f"The request's head is longer than {MAX_HEAD_BYTES} bytes.")
+
+    def _refuse_head(self, message: str) -> None:
         self._refuse(b"431 Request Header Fields Too Large", RequestError(Reason.INVALID_REQUEST, message))
 
     def _refuse(self, status: bytes, error: RequestError) -> None:
@@ -150,7 +180,7 @@ class GatewayProtocol(HttpToolsProtocol):
         body = error_bytes(error)
         head = b"HTTP/1.1 %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
         self.transport.write(head % (status, len(body)) + body)
-        self.transport.close()
+        self._leave()
 
 
 class _Parting:

@@ -29,6 +29,13 @@ async def everything(at: Site, data: bytes) -> bytes:
         writer.close()
 
 
+async def without_end(writer: asyncio.StreamWriter, part: bytes = b"x" * 1_000) -> None:
+    while True:
+        writer.write(part)
+        await writer.drain()
+        await asyncio.sleep(0.01)
+
+
 @pytest.mark.parametrize("behind", [ASK, b"POST /v1", b"\x00garbage", BODY], ids=str)
 async def test_b34_leaving_is_noticed_whatever_was_sent_behind_the_request(behind: bytes) -> None:
     async with site(never, on_socket=True) as at:
@@ -141,6 +148,60 @@ async def test_a_head_without_end_is_refused_by_its_size(start: bytes, before: b
         writer.close()
 
 
+FIELDS = b"".join(b"x-%d: y\r\n" % number for number in range(20_000))
+LONG = b"x-a: %s\r\n" % (b"a" * protocol.MAX_HEAD_BYTES)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"), [(FIELDS, b"more than 100 fields"), (LONG, b"longer than 65536 bytes")], ids=["many", "long"]
+)
+async def test_a_head_that_comes_whole_is_bounded_in_fields_and_bytes(fields: bytes, said: bytes) -> None:
+    """20,000 lines in one piece were taken: only a head that had not ended was measured."""
+    async with site(says("a"), on_socket=True) as at:
+        answer = await everything(at, b"POST /v1/completions HTTP/1.1\r\nhost: x\r\n" + fields + b"\r\n")
+        assert answer.startswith(b"HTTP/1.1 431 ")
+        assert said in answer
+        assert b'"code":"invalid_request"' in answer
+        assert b"connection: close" in answer
+        assert not at.lifecycle.intents
+
+
+async def test_a_head_with_as_many_fields_as_it_may_have_is_answered() -> None:
+    fields = b"x: y\r\n" * (protocol.MAX_FIELDS - 2)
+    async with site(says("a"), on_socket=True) as at:
+        for _ in range(2):
+            head = b"GET /livez HTTP/1.1\r\nhost: x\r\nconnection: close\r\n" + fields + b"\r\n"
+            assert (await everything(at, head)).startswith(b"HTTP/1.1 200 ")
+
+
+WHOLE = CHUNKED % b"chunked" + b"%x\r\n%s\r\n" % (len(BODY), BODY)
+
+
+@pytest.mark.parametrize(
+    ("start", "more"), [(b"0\r\n", FIELDS), (b"0\r\nx-a: ", b"a" * 100_000), (b"1;", b"a" * 100_000)]
+)
+async def test_trailers_and_chunk_extensions_are_bounded_as_a_head_is(start: bytes, more: bytes) -> None:
+    async with site(says("a"), on_socket=True) as at:
+        reader, writer = await dial(at, WHOLE + start)
+        sending = asyncio.create_task(without_end(writer, more))
+        answer = await asyncio.wait_for(reader.read(), HANG_S)
+        sending.cancel()
+        writer.close()
+        assert answer.startswith(b"HTTP/1.1 400 ")
+        assert b"no part of the body" in answer
+        assert not at.lifecycle.intents
+
+
+async def test_trailers_are_no_headers() -> None:
+    """They came after the body had been read, into the list that the layers look in."""
+    async with site(says("a"), on_socket=True) as at:
+        reader, writer = await dial(at, WHOLE + b"0\r\nx-request-id: mine\r\nconnection: close\r\n\r\n")
+        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), HANG_S)
+        writer.close()
+    assert head.startswith(b"HTTP/1.1 200 ")
+    assert b"mine" not in head
+
+
 async def test_the_size_of_a_body_is_not_that_of_a_head() -> None:
     body = b'{"prompt":"%s"}' % (b"x" * protocol.MAX_HEAD_BYTES)
     head = b"POST /v1/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
@@ -171,13 +232,6 @@ async def test_the_answer_to_a_body_that_is_not_read_ends_the_connection_and_is_
     assert answer.startswith(b"HTTP/1.1 413 ")
     assert answer.count(b"HTTP/1.1 ") == 1
     assert b"\r\nconnection: close\r\n" in answer
-
-
-async def without_end(writer: asyncio.StreamWriter) -> None:
-    while True:
-        writer.write(b"x" * 1_000)
-        await writer.drain()
-        await asyncio.sleep(0.01)
 
 
 async def test_a_client_that_goes_on_sending_after_its_answer_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
