@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from gateway.policy.admission.move import Fare, Move, Target, fare
-from gateway.policy.admission.overrun import Action, Answer, Prices, Response
+from gateway.policy.admission.move import Fare, Move, Target
+from gateway.policy.admission.overrun import Action, Answer, Prices, Response, fare_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +50,8 @@ def even_out(
     best: tuple[float, Answer, Fare] | None = None
     for answer in answers:
         suiting = [one for one in targets if _narrows(full, shares.get(one.worker_id), answer)]
-        blocks = answer.held_blocks + answer.growth_blocks
-        recompute_s = answer.computed_tokens / prices.prefill_tokens_per_s
-        booked = fare(
-            blocks,
-            answer.kv_bytes,
-            recompute_s,
-            answer.left_s / prices.pays,
-            answer.ways,
-            suiting,
-            been=answer.been,
-            pause_s=prices.pause_s,
-        )
+        blocks = answer.whole_blocks
+        booked = fare_of(answer, prices, suiting, blocks)
         if booked is not None and (best is None or booked.seconds / max(1, blocks) < best[0]):
             best = booked.seconds / max(1, blocks), answer, booked
     if best is None:

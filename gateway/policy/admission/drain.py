@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from gateway.policy.admission.move import Fare, Move, Target, fare
-from gateway.policy.admission.overrun import Action, Answer, Prices, Response
+from gateway.policy.admission.move import Fare, Move, Target
+from gateway.policy.admission.overrun import Action, Answer, Prices, Response, fare_of
 
 #: Of one worker and one gateway, so many are on their way at a time: each of them stands still until its KV is there, and a
 #: link that all of them share is no faster for it.
@@ -19,17 +19,11 @@ def leave(
     for answer in sorted(answers, key=lambda one: (-one.left_s, one.request_id)):
         if most < 1:
             return
-        blocks = answer.held_blocks + answer.growth_blocks
-        recompute_s = answer.computed_tokens / prices.prefill_tokens_per_s
-        most_s = answer.left_s / prices.pays
-        been = frozenset[str]() if back else answer.been
-        booked = fare(
-            blocks, answer.kv_bytes, recompute_s, most_s, answer.ways, room, been=been, pause_s=prices.pause_s
-        )
+        booked = fare_of(answer, prices, room, answer.whole_blocks, been=() if back else answer.been)
         if booked is None:
             continue
         most -= 1
-        room[room.index(booked.target)] = booked.target.less(blocks)
+        room[room.index(booked.target)] = booked.target.less(answer.whole_blocks)
         yield _action(answer, booked)
 
 

@@ -6,7 +6,7 @@ to a worker with room, one is preempted, at the price that is counted first (R-2
 fail an allocation and try again.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -74,6 +74,11 @@ class Answer:
     ways: frozenset[By] = frozenset(By)
     been: frozenset[str] = frozenset()
 
+    @property
+    def whole_blocks(self) -> int:
+        """All that it is expected to come to hold."""
+        return self.held_blocks + self.growth_blocks
+
 
 @dataclass(frozen=True, slots=True)
 class Prices:
@@ -88,6 +93,25 @@ class Prices:
     pays: float = 2.0
     pause_s: float = 0.1
     again: float = 0.5
+
+    def recompute_s(self, answer: Answer) -> float:
+        return answer.computed_tokens / self.prefill_tokens_per_s
+
+
+def fare_of(
+    answer: Answer, prices: Prices, room: Sequence[Target], blocks: int, *, been: Collection[str] | None = None
+) -> Fare | None:
+    """Of a move that pays, to a target with room for `blocks`. `been`: in place of the workers that the answer has left."""
+    return fare(
+        blocks,
+        answer.kv_bytes,
+        prices.recompute_s(answer),
+        answer.left_s / prices.pays,
+        answer.ways,
+        room,
+        been=answer.been if been is None else been,
+        pause_s=prices.pause_s,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +228,7 @@ def _make_room(
 
 def _spared(response: Response, answer: Answer) -> int:
     """Blocks that the worker is rid of: one that leaves takes its growth along, one that is preempted comes back."""
-    return answer.held_blocks + (answer.growth_blocks if response is Response.MOVE else 0)
+    return answer.whole_blocks if response is Response.MOVE else answer.held_blocks
 
 
 def _better_off(room: Sequence[Target], free: int, answer: Answer) -> list[Target]:
@@ -216,14 +240,12 @@ def _better_off(room: Sequence[Target], free: int, answer: Answer) -> list[Targe
 def _fare(answer: Answer, prices: Prices, room: Sequence[Target]) -> Fare | None:
     """What it holds must fit, and no more: it is computed anew if it stays. An engine that hands nothing over is left to itself: it
     preempts the youngest, and that is less to compute."""
-    recompute_s, most_s = answer.computed_tokens / prices.prefill_tokens_per_s, answer.left_s / prices.pays
-    held, size, ways = answer.held_blocks, answer.kv_bytes, answer.ways if By.TRANSFER in answer.ways else ()
-    return fare(held, size, recompute_s, most_s, ways, room, been=answer.been, pause_s=prices.pause_s)
+    return fare_of(answer, prices, room, answer.held_blocks) if By.TRANSFER in answer.ways else None
 
 
 def _way(answer: Answer, policy: OverrunPolicy, prices: Prices, room: Sequence[Target], free: int) -> _Way | None:
     """The first way of the class's order that is open to this answer; what the others would cost is told with it."""
-    recompute_s = answer.computed_tokens / prices.prefill_tokens_per_s
+    recompute_s = prices.recompute_s(answer)
     reload_s = answer.kv_bytes / prices.reload_bytes_per_s if prices.reload_bytes_per_s else float("inf")
     booked = _fare(answer, prices, _better_off(room, free, answer)) if Response.MOVE in policy.order else None
     priced = {"recompute_tokens": float(answer.computed_tokens), "recompute_s": recompute_s}
