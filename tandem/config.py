@@ -4,7 +4,7 @@ Layers, weakest first: file (YAML or TOML), environment (TANDEM_SECTION__KEY), f
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -22,6 +22,7 @@ from gateway.config import GatewayConfig
 from proto.worker import Role
 from tandem.config_error import ConfigError, Layer, explain, misspelt_variables
 from tandem.document import read_document
+from tandem.setting import Setting, applied, deep_update
 from tandem.worker.config import WorkerConfig
 
 ENV_PREFIX = "TANDEM_"
@@ -137,8 +138,11 @@ class TandemConfig(BaseSettings):
         return EngineConfig.model_validate(keys)
 
 
-def load(file: Path | None = None, flags: Mapping[str, Any] | None = None) -> TandemConfig:
-    """Merges file, environment and flags. Raises ConfigError naming every bad key and where it was set."""
+def load(
+    file: Path | None = None, flags: Mapping[str, Any] | None = None, settings: Sequence[Setting] = ()
+) -> TandemConfig:
+    """Merges file, environment, flags and settings, which are flags too. Raises ConfigError naming every bad key and where it
+    was set."""
     layers: list[Layer] = []
     if file is not None:
         layers.append(Layer(str(file), read_document(file)))
@@ -150,7 +154,10 @@ def load(file: Path | None = None, flags: Mapping[str, Any] | None = None) -> Ta
     layers.append(Layer("flags", _without_none(flags or {})))
     merged: dict[str, Any] = {}
     for layer in layers:
-        merged = _deep_update(merged, layer.values)
+        merged = deep_update(merged, layer.values)
+    for setting in settings:
+        merged = applied(merged, setting, TandemConfig)
+        layers[-1] = Layer("flags", deep_update(layers[-1].values, setting.nested))
     try:
         return TandemConfig(**merged)
     except ValidationError as e:
@@ -177,14 +184,6 @@ def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
         if value is not None:
             kept[key] = value
     return kept
-
-
-def _deep_update(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(below)
-    for key, value in above.items():
-        old = merged.get(key)
-        merged[key] = _deep_update(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
-    return merged
 
 
 def _reveal(value: Any) -> Any:

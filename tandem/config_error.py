@@ -86,7 +86,7 @@ def _is_secret(model: type[BaseModel], item: Any) -> bool:
             return False
         if "SecretStr" in str(field.annotation):
             return True
-        here = _model_in(field.annotation)
+        here = section_in(field.annotation)
     return False
 
 
@@ -103,7 +103,7 @@ def _keys_at(model: type[BaseModel], path: Sequence[str | int]) -> set[str]:
             names = False
             continue
         annotation = here.model_fields[str(part)].annotation if here and str(part) in here.model_fields else None
-        here = _model_in(annotation)
+        here = section_in(annotation)
         names = get_origin(annotation) is dict
     return set(here.model_fields) if here else set()
 
@@ -112,7 +112,8 @@ def _is_field(model: type[BaseModel], section: str, key: str) -> bool:
     return key in _keys_at(model, (section,))
 
 
-def _model_in(annotation: Any) -> type[BaseModel] | None:
+def section_in(annotation: Any) -> type[BaseModel] | None:
+    """The model of a key that is a section, or a map of sections."""
     for candidate in (annotation, *get_args(annotation)):
         if isinstance(candidate, type) and issubclass(candidate, BaseModel):
             return candidate

@@ -21,7 +21,8 @@ One document describes a deployment. Its layers, weakest first:
 
 1. a file, YAML or TOML: `tandem up --config layout.yaml`;
 2. the environment: `{ENV_PREFIX}GATEWAY{ENV_DELIMITER}PORT=9000` sets `gateway.port` (sections are joined by two underscores);
-3. flags: `--port 9000`, or `--set gateway.port=9000` for any key.
+3. flags: `--port 9000`, or `--set gateway.port=9000` for any key. `--set gateway.port=null` takes back what the
+   layers below say: the key has its default again, and a key of a map (`gateway.api_keys.NAME`) is no longer there.
 
 Unknown keys are errors that name the key, where it was set, and the nearest known one. `tandem config check FILE`
 checks a document, `tandem config show --all` prints the merged result with every default.

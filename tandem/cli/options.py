@@ -11,6 +11,7 @@ from tandem.cli.failure import CliError, Exit, config_errors
 if TYPE_CHECKING:
     from proto.tls import TlsConfig
     from tandem.config import TandemConfig
+    from tandem.setting import Setting
 
 DEFAULT_ENDPOINT = "http://127.0.0.1:8000"
 
@@ -20,7 +21,11 @@ ConfigFile = Annotated[
 ]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Any setting by its path, e.g. gateway.drain_s=5. Repeatable."),
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Any setting by its path, e.g. gateway.drain_s=5. Repeatable. KEY=null is its default again.",
+    ),
 ]
 Endpoint = Annotated[str, typer.Option(metavar="URL", envvar="TANDEM_ENDPOINT", help="Where the gateway listens.")]
 ApiKey = Annotated[str, typer.Option(metavar="KEY", envvar="TANDEM_API_KEY", help="When the gateway asks for keys.")]
@@ -96,10 +101,10 @@ def load_config(file: Path | None, flags: dict[str, Any], settings: Sequence[str
     """File, environment, flags, then --set. Raises CliError."""
     from tandem.config import load
 
-    for setting in settings or ():
-        _apply(flags, setting)
+    said: dict[str, Any] = {}
+    parsed = [_parsed(setting, said) for setting in settings or ()]
     with config_errors():
-        return load(file, flags)
+        return load(file, flags, parsed)
 
 
 def need_free_port(host: str, port: int, flag: str) -> None:
@@ -126,22 +131,26 @@ def need_addresses(addresses: Sequence[str] | None, flag: str) -> None:
             raise CliError(Exit.USAGE, f"{flag} {address}: expected HOST:PORT, for example 10.0.0.1:9100")
 
 
-def _apply(flags: dict[str, Any], setting: str) -> None:
+def _parsed(setting: str, said: dict[str, Any]) -> "Setting":
+    """`said`: by those before it. Raises CliError."""
     import yaml
+
+    from tandem.setting import Setting, deep_update
 
     path, split, text = setting.partition("=")
     if not split or not path:
         raise CliError(Exit.USAGE, f"--set {setting}: expected KEY=VALUE, for example gateway.drain_s=5")
     if not text.strip():  # would count as not set, and a key of nobody as none at all
         raise CliError(Exit.USAGE, f"--set {setting}: the value is missing; '\"\"' is an empty text")
-    *sections, key = path.split(".")
-    here = flags
+    here: Any = said
+    *sections, _ = parts = path.split(".")
     for section in sections:
-        here[section] = here.get(section) or {}
-        here = here[section]
+        here = here.get(section) or {}
         if not isinstance(here, dict):
             raise CliError(Exit.USAGE, f"--set {setting}: {section} has been set to {here!r} before")
     try:
-        here[key] = yaml.safe_load(text)
+        parsed = Setting(tuple(parts), yaml.safe_load(text))
     except yaml.YAMLError:
         raise CliError(Exit.USAGE, f"--set {setting}: {text} is not a YAML value; quote it if it is a text") from None
+    said.update(deep_update(said, parsed.nested))
+    return parsed
