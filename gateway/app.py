@@ -5,11 +5,12 @@ import json
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
 
@@ -27,11 +28,13 @@ from gateway.observe.metrics import Metrics
 from gateway.observe.request_log import RequestLog
 from gateway.observe.surface_observer import SurfaceObserver
 from gateway.observe.tracing.collector import LostSpansCollector
+from gateway.observe.traffic import Traffic
 from gateway.policy_versions.collector import VersionCollector
 from gateway.policy_versions.history import History
 from gateway.policy_versions.outcomes import OutcomeWatch
 from gateway.policy_versions.versions import Versions
 from gateway.request.lifecycle import Lifecycle
+from gateway.request.record import Record
 
 if TYPE_CHECKING:
     from gateway.observe.tracing.exporter import SpanExporter
@@ -54,20 +57,31 @@ class Gateway:
 def assemble(config: GatewayConfig, observers: Sequence[SurfaceObserver] = ()) -> Gateway:
     """`observers` are told what the gateway's own metrics and log are told."""
     metrics = Metrics()
-    watch = OutcomeWatch()
+    watch, traffic = OutcomeWatch(), Traffic(config.traffic_requests, time.monotonic())
     exporter = _exporter(config)
-    observer = Fanout([metrics, RequestLog(), watch, *([exporter] if exporter else []), *observers])
+    observer = Fanout([metrics, RequestLog(), watch, traffic, *([exporter] if exporter else []), *observers])
     cluster = Cluster(config, observer)
     lifecycle = Lifecycle(cluster, config, observer)
     history = History(Path(config.policy_history) if config.policy_history else None)
     versions = Versions(config.policy, lifecycle.controller, history, watch)
     surface = build_surface(config, cluster, lifecycle, observer, metrics.render, versions)
     surface.policy_report = lifecycle.policy
+    surface.traffic = _told(traffic, cluster, lifecycle)
     surface.decisions = lifecycle.controller.decisions.of
     metrics.watch(cluster.snapshot, cluster.integrity, VERSION, lifecycle.policy)
     metrics.add(VersionCollector(watch.ever))
     metrics.add(LostSpansCollector(lambda: exporter.lost if exporter else 0))
     return Gateway(cluster, lifecycle, surface, metrics, _memory(config, lifecycle), exporter or nullcontext())
+
+
+def _told(traffic: Traffic, cluster: Cluster, lifecycle: Lifecycle) -> Callable[[float, bool], dict[str, Any]]:
+    def document(within_s: float, rows: bool) -> dict[str, Any]:
+        controller = lifecycle.controller
+        running = [one for one in cluster.requests if isinstance(one, Record)]
+        seen = traffic.seen(running, cluster.clock(), within_s)
+        return seen.document(controller.drifts.total(), controller.newest_drifts, rows=rows)
+
+    return document
 
 
 def _exporter(config: GatewayConfig) -> "SpanExporter | None":

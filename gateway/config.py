@@ -233,6 +233,13 @@ class GatewayConfig(Strict):
         ),
     )
     lengths_save_s: float = Field(60.0, gt=0, description="How often it is written; at the end it always is.")
+    traffic_requests: int = Field(
+        8192,
+        ge=0,
+        description=(
+            "So many requests are remembered by their lengths and arrivals, for plans (`tandem traffic`). 0: none."
+        ),
+    )
     health: HealthConfig = HealthConfig()
     tls: TlsConfig | None = None
     traces: TracesConfig | None = Field(None, description="Spans of requests; none without it.")

@@ -67,6 +67,13 @@ class GatewayClient:
         document: dict[str, Any] = self._checked(reply).json()
         return document
 
+    async def traffic(self, within_s: float | None = None, *, rows: bool = False) -> dict[str, Any]:
+        """Arrivals, lengths and drifts of late; with `rows` each request of those."""
+        within = "" if within_s is None else f"&within_s={within_s:g}"
+        reply = await self._send("GET", f"/tandem/v1/traffic?rows={int(rows)}{within}")
+        document: dict[str, Any] = self._checked(reply).json()
+        return document
+
     async def drain(self, worker_id: str, resume: bool) -> dict[str, Any]:
         reply = await self._send(
             "POST", f"/tandem/v1/workers/{quote(worker_id, safe='')}/drain", json={"resume": resume}

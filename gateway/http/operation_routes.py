@@ -75,6 +75,11 @@ def operation_routes(surface: Surface) -> APIRouter:
         prompts, error = [one.document(now_s) for one in found], failed.document(now_s) if failed else None
         return json_response({"request_id": request_id, "prompts": prompts, "error": error})
 
+    @guarded.get("/tandem/v1/traffic", summary="Arrivals, lengths and drifts of late, for plans")
+    async def traffic(request: Request) -> Response:
+        within_s, rows = _wanted_traffic(request)
+        return json_response(surface.traffic(within_s, rows))
+
     @guarded.post("/tandem/v1/workers/{worker_id}/drain", summary="Give a worker no new work")
     async def drain(worker_id: str, request: Request) -> Response:
         return await _drain(surface, worker_id, resume=await _wants_resume(surface, request))
@@ -129,6 +134,21 @@ async def order(surface: Surface, request: Request, most_bytes: int = MAX_ORDER_
         return orjson.loads(data) if data.strip() else {}
     except orjson.JSONDecodeError:
         return None
+
+
+def _wanted_traffic(request: Request) -> tuple[float, bool]:
+    """`within_s`: of requests that arrived so lately. `rows=1`: each of them, beside what they are together."""
+    asked = dict(request.query_params)
+    within, rows = asked.pop("within_s", "inf"), asked.pop("rows", "0")
+    try:
+        within_s = float(within)
+    except ValueError:
+        within_s = 0.0
+    if asked or rows not in ("0", "1") or not within_s > 0:
+        raise RequestError(
+            Reason.INVALID_REQUEST, "There are `within_s`, seconds above 0, and `rows`, 0 or 1.", param="within_s"
+        )
+    return within_s, rows == "1"
 
 
 async def _wanted_role(surface: Surface, request: Request) -> Role:

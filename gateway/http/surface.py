@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from gateway.cluster.cluster import Cluster
 from gateway.config import GatewayConfig
@@ -33,6 +34,7 @@ class Surface:
     versions: Versions
     metrics: Callable[[bool], bytes] = field(default=lambda names: b"")  # with the names of workers, or without
     policy_report: Callable[[], PolicySnapshot | None] = field(default=lambda: None)
+    traffic: Callable[[float, bool], dict[str, Any]] = field(default=lambda within_s, rows: {})
     decisions: Callable[[str], list[Decision]] = field(default=lambda request_id: [])
     clock: Callable[[], float] = time.monotonic
     failed: FailedRequests = field(default_factory=FailedRequests)

@@ -119,13 +119,14 @@ class Race:
         for candidate in candidates:
             alike.setdefault(replace(candidate, local_below=HAND_OFF_FROM), []).append(candidate)
         in_turn = _in_turn([[one for one in alike if one.family is family] for family in Family])
+        in_turn.sort(key=lambda one: self.keep not in alike[one])
         ask = ((self.question, candidate, self.goal) for candidate in in_turn)
         for done, ((_, candidate, _), found) in enumerate(self.crew.map(find_bounds, self._while_time("bounds", ask))):
             self.standings += [Standing(one, *found) for one in alike[candidate]]
             self.watch("bounds", done + 1, len(alike))
 
     def _screen(self) -> None:
-        waiting = _interleaved(self.standings)
+        waiting = sorted(_interleaved(self.standings), key=lambda s: s.candidate != self.keep)
         best: dict[Family, float] = {}
         shares: list[float] = []
         standing_of = {s.candidate: s for s in waiting}
@@ -184,13 +185,14 @@ class Race:
         return list(chosen.values())
 
     def _again(self, chosen: Sequence[Standing], stage: Stage, effort: Effort) -> None:
-        """The best first: a race cut short has then looked at those that matter, and the others have something to beat."""
+        """The best first: a race cut short has then looked at those that matter, and the others have something to beat.
+        Before them the one to keep, which the winner is held against."""
         standing_of = {s.candidate: s for s in chosen}
         name = {Stage.HEAT: "second look", Stage.FINAL: "final"}[stage]
         best: dict[Family, float] = {}
 
         def tasks() -> Iterator[Task]:
-            for s in sorted(chosen, key=lambda s: -s.rate(self.goal)):
+            for s in sorted(chosen, key=lambda s: (s.candidate != self.keep, -s.rate(self.goal))):
                 floor = KEEP_AGAIN * best.get(s.candidate.family, 0.0)
                 if stage is Stage.FINAL or s.candidate == self.keep:
                     floor = 0.0

@@ -12,7 +12,7 @@ from loadgen.folder import need_writable
 from loadgen.plan.crew import Crew
 from loadgen.plan.files import write_plan
 from loadgen.plan.lines import Lines
-from loadgen.plan.plan import Planned, make_plan
+from loadgen.plan.plan import Asked, Planned, make_plan
 from loadgen.plan.race import Watch
 from loadgen.plan.show import show_plan
 from loadgen.plan.words import Words, asked
@@ -22,14 +22,18 @@ from loadgen.report.terminal import terminal
 def run_plan(words: Words, jobs: int, budget_s: float | None, out: Path, quiet: bool) -> Planned:
     """Raises LoadgenError."""
     need_writable(out)
-    question = asked(words)
-    with Crew(jobs, budget_s) as crew, _watching(quiet) as watch:
-        planned = make_plan(question, crew, watch)
+    planned = searched(asked(words), jobs, budget_s, quiet)
     console = terminal()
     show_plan(planned, console)
     for line in write_plan(planned, out):
         console.print(line, highlight=False, soft_wrap=True)
     return planned
+
+
+def searched(question: Asked, jobs: int, budget_s: float | None, quiet: bool) -> Planned:
+    """The plan, with its progress shown. Raises LoadgenError."""
+    with Crew(jobs, budget_s) as crew, _watching(quiet) as watch:
+        return make_plan(question, crew, watch)
 
 
 @contextmanager

@@ -18,6 +18,8 @@ from loadgen.plan.question import Question
 from loadgen.plan.space import Gpus, Space, check_profile
 from loadgen.slo.policy import Policy, build_policy
 from loadgen.slo.presets import preset
+from loadgen.workload.base import Workload
+from loadgen.workload.observed import Observed
 from loadgen.workload.spec import Catalogue
 
 _GROUP = re.compile(r"(?P<count>\d+)\s*[x×]\s*(?P<device>[\w.-]+(?:\?[\w=&.]+)?)(?:@(?P<price>[\d.]+))?")
@@ -33,7 +35,8 @@ class Words:
     goodput: Sequence[str] = ()
     slo: str = ""
     goals: str = "0.9,0.99"
-    burstiness: float = 1.0
+    burstiness: float | None = None
+    observed: Observed | None = None
     seed: int = 0
     prefill_model: str = ""
     max_num_seqs: int = 256
@@ -55,9 +58,9 @@ def asked(words: Words) -> Asked:
     if not words.timeout_s > 0:
         raise LoadgenError("--timeout must be above 0")
     question = Question(
-        Catalogue().mix(words.workload),
+        _workload(words),
         _policy(words),
-        Arrivals(Kind.POISSON if words.burstiness == 1 else Kind.GAMMA, burstiness=words.burstiness),
+        _arrivals(words),
         goals=_goals(words.goals),
         seed=words.seed,
         client_timeout_s=words.timeout_s,
@@ -102,6 +105,20 @@ def thresholds_of(sample: Sequence[Demand]) -> tuple[int, ...]:
     prompts = [d.prompt_tokens for d in sample]
     cuts = [16 * max(1, round(float(np.percentile(prompts, share)) / 16)) for share in (50, 90)]
     return tuple(dict.fromkeys([HAND_OFF_FROM, *(cut + 1 for cut in cuts)]))
+
+
+def _workload(words: Words) -> Workload:
+    if words.observed is None:
+        return Catalogue().mix(words.workload)
+    if words.workload:
+        raise LoadgenError("workload: give observed traffic (--observed) or a workload (-w), not both")
+    return words.observed.workload()
+
+
+def _arrivals(words: Words) -> Arrivals:
+    own = words.observed.burstiness if words.observed is not None else 1.0
+    shape = own if words.burstiness is None else words.burstiness
+    return Arrivals(Kind.POISSON if shape == 1 else Kind.GAMMA, burstiness=shape)
 
 
 def _policy(words: Words) -> Policy:

@@ -19,6 +19,7 @@ from tandem.cli import (
     recalibrate,
     role,
     status,
+    traffic,
     up,
     version,
     worker,
@@ -48,6 +49,7 @@ app.command("up")(up.up)
 app.command("down")(down.down)
 app.command("doctor")(doctor.doctor)
 app.command("status")(status.status)
+app.command("traffic")(traffic.traffic)
 app.command("explain")(explain.explain)
 app.command("drain")(drain.drain)
 app.command("role")(role.role)

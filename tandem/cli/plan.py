@@ -5,70 +5,75 @@ from typing import Annotated
 
 import typer
 
-from tandem.cli import options
+from tandem.cli import options, plan_options
 from tandem.cli.failure import CliError, Exit
+from tandem.cli.observed import observed_traffic
 from tandem.cli.plan_crossover import crossover
 from tandem.cli.plan_model_card import model_card
-
-_TRAFFIC, _SEARCH = options.TRAFFIC, "Search"
+from tandem.cli.plan_watch import watch
 
 app = typer.Typer(invoke_without_command=True)
 app.command("crossover")(crossover)
+app.command("watch")(watch)
 app.command("model-card")(model_card)
 
 
 @app.callback()
 def plan(
     context: typer.Context,
-    model: Annotated[
-        str, typer.Option(metavar="DEVICE/MODEL", help="Such as h200-sxm/qwen3-32b; ?gib=N for memory. Needed.")
-    ] = "",
-    gpus: Annotated[
-        str, typer.Option(metavar="N", help="How many, or '4x h200-sxm + 4x h200-sxm?gib=96@PRICE'. Needed.")
-    ] = "",
+    model: plan_options.Model = "",
+    gpus: plan_options.Gpus = "",
     workload: options.Workload = None,
-    goodput: Annotated[
-        list[str] | None,
-        typer.Option(metavar="LIMITS", help="In ms: 'ttft:1000 tpot:50'.", rich_help_panel=_TRAFFIC),
-    ] = None,
-    slo: Annotated[str, typer.Option(metavar="PRESET", help="Instead of limits.", rich_help_panel=_TRAFFIC)] = "",
-    goals: Annotated[
-        str, typer.Option(help="Attainment to keep; the lowest ranks.", rich_help_panel=_TRAFFIC)
-    ] = "0.9,0.99",
+    observed: plan_options.Observed = "",
+    within: plan_options.Within = None,
+    goodput: plan_options.Goodput = None,
+    slo: plan_options.Slo = "",
+    goals: plan_options.Goals = "0.9,0.99",
     burstiness: Annotated[
-        float, typer.Option(help="Gamma shape of the gaps: 1 is Poisson, below 1 burstier.", rich_help_panel=_TRAFFIC)
-    ] = 1.0,
+        float | None,
+        typer.Option(
+            help="Gamma shape of the gaps: 1 is Poisson, below 1 burstier. As observed, or 1.",
+            rich_help_panel=options.TRAFFIC,
+        ),
+    ] = None,
     timeout: options.ClientTimeout = 600.0,
     seed: options.Seed = 0,
-    prefill_model: Annotated[
-        str,
-        typer.Option(metavar="DEVICE/MODEL", help="Another kind of GPU for prefill pools.", rich_help_panel=_SEARCH),
-    ] = "",
-    max_num_seqs: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Sequences in one batch.", rich_help_panel=_SEARCH)
-    ] = 256,
-    gpus_per_node: Annotated[
-        int, typer.Option(metavar="N", min=1, help="GPUs that share NVLink.", rich_help_panel=_SEARCH)
-    ] = 8,
+    api_key: options.ApiKey = "",
+    prefill_model: plan_options.PrefillModel = "",
+    max_num_seqs: plan_options.MaxNumSeqs = 256,
+    gpus_per_node: plan_options.GpusPerNode = 8,
     what_if: Annotated[
         list[str] | None,
-        typer.Option(metavar="CASE,CASE", help="output=2x,kv=fp8,burst=2x,lost-worker,…", rich_help_panel=_SEARCH),
+        typer.Option(
+            metavar="CASE,CASE",
+            help="output=2x, input=, burst=, kv=fp8, hbm=, bandwidth=, compute=, link=, gpu=, lost-worker, lost-node.",
+            rich_help_panel=plan_options.SEARCH,
+        ),
     ] = None,
     margins: Annotated[
-        bool, typer.Option("--margins/--no-margins", help="What more hardware is worth.", rich_help_panel=_SEARCH)
+        bool,
+        typer.Option(
+            "--margins/--no-margins",
+            help="What +10 % HBM, 2x link, +1 GPU … would be worth.",
+            rich_help_panel=plan_options.SEARCH,
+        ),
     ] = True,
     running: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The layout of today, to compare with.", rich_help_panel=_SEARCH),
+        typer.Option(
+            metavar="FILE", help="The layout document of today: ranked, too.", rich_help_panel=plan_options.SEARCH
+        ),
     ] = None,
     price: Annotated[
-        str, typer.Option(metavar="P", help="Per GPU-hour: a number, or h200, h100, …", rich_help_panel=_SEARCH)
+        str,
+        typer.Option(
+            metavar="P",
+            help="Per GPU-hour: a number, or h200, h100, … By default a guess for the device.",
+            rich_help_panel=plan_options.SEARCH,
+        ),
     ] = "",
-    jobs: Annotated[int, typer.Option(metavar="N", min=1, help="Processes.", rich_help_panel=_SEARCH)] = 2,
-    budget: Annotated[
-        float | None,
-        typer.Option(metavar="S", min=1, help="Seconds, after which there is a partial plan.", rich_help_panel=_SEARCH),
-    ] = None,
+    jobs: plan_options.Jobs = 2,
+    budget: plan_options.Budget = None,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR")] = Path("plan"),
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress display.")] = False,
 ) -> None:
@@ -82,12 +87,12 @@ def plan(
 
       tandem plan --model h200-sxm/qwen3-32b --gpus 8 -w azure-code
         --goodput "ttft:1000 tpot:50"
+      tandem plan --model h200-sxm/qwen3-32b --gpus 8 --observed http://127.0.0.1:8000
+        --goodput "ttft:1000 tpot:50" --running layout.yaml
     """
     if context.invoked_subcommand is not None:
         return
-    for flag, given in (("--model", model), ("--gpus", gpus)):
-        if not given:
-            raise CliError(Exit.USAGE, f"tandem plan needs {flag}; see tandem plan --help")
+    plan_options.need(model, gpus, "tandem plan")
 
     from loadgen.failure import InterruptedEarlyError, LoadgenError
     from loadgen.plan.crew import INTERRUPTED
@@ -96,7 +101,7 @@ def plan(
 
     words = Words(
         model=model, gpus=gpus, workload=workload or (), goodput=goodput or (), slo=slo, goals=goals,
-        burstiness=burstiness, seed=seed, prefill_model=prefill_model, max_num_seqs=max_num_seqs,
+        observed=observed_traffic(observed, within, api_key), burstiness=burstiness, seed=seed, prefill_model=prefill_model, max_num_seqs=max_num_seqs,
         gpus_per_node=gpus_per_node, price=price, what_if=what_if or (), running=running, marginal=margins,
         timeout_s=timeout,
     )  # fmt: skip

@@ -4,7 +4,7 @@ The life of a prompt: `plan` (estimate, what to reserve), `enter` (limits), a pl
 `objection` (early rejection), `reserve` (what the worker is asked), `answered` for each answer, `closed` for the request.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import inf
@@ -23,7 +23,7 @@ from gateway.policy.control.plan import Asked, Plan, foreseen, planned
 from gateway.policy.control.rows import BucketRow, ClassRow, EarlyRow, FairRow, PolicySnapshot, QueueRow
 from gateway.policy.control.settings import balance_of, bounds_of, fair_rules, knobs_of, limits_of, tenant_limits
 from gateway.policy.control.terms import Canary, Terms
-from gateway.policy.estimate import FinishedBy, Ledger, LengthModel, Predictor
+from gateway.policy.estimate import Drift, FinishedBy, Ledger, LengthModel, Predictor
 from gateway.policy.fairness.budget import FairnessBudget, Outcome
 from gateway.policy.fairness.claim import Claim
 from gateway.policy.fairness.limits import Limited, Limiter, Pass
@@ -33,6 +33,9 @@ from gateway.policy.routing import Fleet, NoRoute, Placement, Rules, Wait
 from gateway.policy.turned_away import TurnedAway
 from gateway.policy_config import Drain, PolicyConfig, Rule
 from proto.reservation import Refusal, ReserveRequest
+
+#: The last events that are kept.
+_DRIFTS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,7 @@ class Controller:
         self.buckets = Buckets()
         self.rejected: Counter[str] = Counter()
         self.drifts: Counter[str] = Counter()
+        self.newest_drifts: deque[Drift] = deque(maxlen=_DRIFTS)
         self._config = config
         self._clock = clock
         self._setting = setting or Setting()
@@ -263,6 +267,7 @@ class Controller:
         drifts = self.lengths.observe(plan.features, tokens, finished_by, plan.estimate)
         foreseen(plan.features, plan.limit_tokens, self.lengths)
         self.drifts[plan.klass.name] += len(drifts)
+        self.newest_drifts.extend(drifts)
         if bid.decision is not None:
             bid.decision.answered.append({"tokens": tokens, "finished_by": finished_by.value})
 

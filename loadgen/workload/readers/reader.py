@@ -7,7 +7,8 @@ from pathlib import Path
 
 from loadgen.demand import Demand
 from loadgen.failure import LoadgenError
-from loadgen.workload.readers import azure, burstgpt, mooncake, plain, servegen, sharegpt, ticks
+from loadgen.workload.observed import SCHEMA
+from loadgen.workload.readers import azure, burstgpt, mooncake, observed, plain, servegen, sharegpt, ticks
 from loadgen.workload.readers.lines import csv_rows, json_rows, opened
 
 
@@ -17,6 +18,7 @@ class Format(StrEnum):
     BURSTGPT = "burstgpt"
     SERVEGEN = "servegen"
     SHAREGPT = "sharegpt"
+    OBSERVED = "observed"
     CSV = "csv"
     JSONL = "jsonl"
 
@@ -32,6 +34,7 @@ _READERS: dict[Format, Callable[[Path], Iterator[Demand]]] = {
     Format.MOONCAKE: mooncake.read,
     Format.BURSTGPT: burstgpt.read,
     Format.SERVEGEN: servegen.read,
+    Format.OBSERVED: observed.read,
     Format.CSV: plain.read_csv,
     Format.JSONL: plain.read_jsonl,
 }
@@ -45,6 +48,8 @@ def recognise(path: Path) -> Format:
         return Format.SHAREGPT
     if start == "{":
         _, first = next(json_rows(path))
+        if first.get("schema") == SCHEMA:
+            return Format.OBSERVED
         if "input_length" in first and "timestamp" in first:
             return Format.MOONCAKE
         return Format.SERVEGEN if "data" in first else Format.JSONL

@@ -28,6 +28,7 @@ ROUTES = {
     ("GET", "/metrics"),
     ("GET", "/tandem/v1/status"),
     ("GET", "/tandem/v1/decisions/{request_id}"),
+    ("GET", "/tandem/v1/traffic"),
     ("GET", "/tandem/v1/policy"),
     ("PUT", "/tandem/v1/policy"),
     ("POST", "/tandem/v1/policy/check"),

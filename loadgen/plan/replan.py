@@ -1,0 +1,69 @@
+"""One plan for traffic that has changed, and what it says against the layout that runs."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+
+from loadgen.failure import LoadgenError
+from loadgen.plan.document import plan_document
+from loadgen.plan.plan import Asked, Planned
+from loadgen.plan.revision import Revision, difference, revised, text_of
+from loadgen.plan.session import searched
+from loadgen.plan.watching import Cause
+from tandem.config_error import ConfigError
+from tandem.document import read_document
+
+
+@dataclass(frozen=True, slots=True)
+class Replanned:
+    """`layout`: the document that was written; None where its format cannot say the winner. `lines` are for a person."""
+
+    planned: Planned
+    revision: Revision
+    layout: Path | None
+    lines: tuple[str, ...]
+
+    @property
+    def advised(self) -> bool:
+        return self.revision.advised
+
+
+def replan(
+    question: Asked,
+    running: Path,
+    cause: Cause,
+    folder: Path,
+    margin: float,
+    jobs: int,
+    budget_s: float | None,
+    quiet: bool,
+) -> Replanned:
+    """`question` has the layout of `running`. Raises LoadgenError."""
+    planned = searched(question, jobs, budget_s, quiet)
+    revision = Revision.of(planned, margin)
+    lines = [*([f"cut short ({planned.incomplete})"] if planned.incomplete else []), *revision.lines()]
+    folder.mkdir(parents=True, exist_ok=True)
+    changes: list[str] = []
+    layout: Path | None = folder / "layout.yaml"
+    assert layout is not None
+    try:
+        before = read_document(running)
+        after = revised(before, planned.winner.candidate)
+        changes = difference(before, after)
+        layout.write_text(_head(revision) + text_of(after), encoding="utf-8")
+    except ConfigError as error:
+        raise LoadgenError("; ".join(error.problems)) from None
+    except LoadgenError as error:
+        layout = None
+        lines.append(f"no layout document: {error}")
+    written = {"cause": cause.text, **revision.document(), "difference": changes, "plan": plan_document(planned)}
+    (folder / "revision.json").write_bytes(orjson.dumps(written, option=orjson.OPT_INDENT_2))
+    if revision.advised:
+        lines += [f"  {line}" for line in changes]
+    lines.append(f"plan: {folder / 'revision.json'}" + (f", layout: {layout}" if layout else ""))
+    return Replanned(planned, revision, layout, tuple(lines))
+
+
+def _head(revision: Revision) -> str:
+    return "".join(f"# {line}\n" for line in (*revision.lines(), "Figures of a model."))

@@ -1,0 +1,45 @@
+"""Observed traffic, of a file or of a gateway that is asked."""
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tandem.cli.failure import CliError, Exit, gateway_errors
+
+if TYPE_CHECKING:
+    from loadgen.workload.observed import Observed
+
+
+def observed_traffic(where: str, within_s: float | None, api_key: str) -> "Observed | None":
+    """`where`: a file, a URL, or "" for none. Raises CliError."""
+    from loadgen.failure import LoadgenError
+    from loadgen.workload.observed import Observed
+
+    if not where:
+        if within_s is not None:
+            raise CliError(Exit.USAGE, "--within goes with --observed")
+        return None
+    try:
+        return Observed.of(_asked(where, api_key) if "://" in where else _read(Path(where)), within_s)
+    except LoadgenError as error:
+        raise CliError(Exit.USAGE, str(error)) from None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    from loadgen.failure import LoadgenError
+    from loadgen.workload.readers.lines import json_rows
+
+    for _, document in json_rows(path):
+        return document
+    raise LoadgenError(f"{path}: empty")
+
+
+def _asked(url: str, api_key: str) -> dict[str, Any]:
+    from tandem.client import GatewayClient
+
+    async def ask() -> dict[str, Any]:
+        async with GatewayClient(url, api_key) as gateway:
+            return await gateway.traffic(rows=True)
+
+    with gateway_errors():
+        return asyncio.run(ask())

@@ -1,0 +1,104 @@
+"""tandem traffic"""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tandem.cli import options
+from tandem.cli.failure import CliError, Exit, gateway_errors
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_EVENTS = 5
+
+
+def traffic(
+    within: Annotated[
+        float | None, typer.Option(metavar="S", min=1, help="Only what arrived in the last S seconds.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="FILE", help="For tandem plan --observed, and for loadgen -w."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The gateway's document as it is, without rows.")] = False,
+    endpoint: options.Endpoint = options.DEFAULT_ENDPOINT,
+    api_key: options.ApiKey = "",
+) -> None:
+    """
+    Show what a gateway has been asked of late: rate, bursts, prompts and answers by class, and drifts of lengths.
+
+    With --out each request goes to a file: when it came, its class, its lengths. No text and no tenant.
+
+    Examples:
+
+      tandem traffic
+      tandem traffic --within 600 -o traffic.json
+      tandem plan --observed traffic.json --model h200-sxm/qwen3-32b --gpus 8
+        --goodput "ttft:1000 tpot:50"
+    """
+    from tandem.printable import printable_document
+
+    with gateway_errors():
+        document = asyncio.run(_ask(endpoint, api_key, within, rows=out is not None))
+    if out is not None:
+        try:
+            out.write_text(json.dumps(document, separators=(",", ":")) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise CliError(Exit.USAGE, f"cannot write {out}: {error.strerror}") from None
+    document = {key: value for key, value in document.items() if key not in ("columns", "rows")}
+    if as_json:
+        typer.echo(json.dumps(document, indent=2))
+        return
+    _show(printable_document(document))
+
+
+async def _ask(endpoint: str, api_key: str, within_s: float | None, *, rows: bool) -> dict[str, Any]:
+    from tandem.client import GatewayClient
+
+    async with GatewayClient(endpoint, api_key) as client:
+        return await client.traffic(within_s, rows=rows)
+
+
+def _show(document: dict[str, Any]) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    rate, variation = document["rate_ps"], document["gap_cv"]
+    bursts = "" if variation is None else f", coefficient of variation of the gaps {variation:.3g}"
+    console.print(
+        f"{document['requests']} requests in {document['window_s']:.0f} s: "
+        f"{'no rate' if rate is None else f'{rate:.3g}/s'}{bursts}"
+    )
+    if document["classes"]:
+        console.print(_classes(document["classes"]))
+    cut, running = document["known"]["cut"], document["known"]["open"]
+    if cut or running:
+        console.print(
+            f"{cut} answers were cut and {running} still run: they count as long as was expected, or as they are"
+        )
+    drifts = document["drifts"]
+    console.print(f"drifts of answers' lengths since the start: {drifts['count']}")
+    for event in drifts["newest"][-_EVENTS:]:
+        console.print(
+            f"  {event['change']} {event['age_s']:.0f} s ago, {event['requests_since']} requests since: "
+            f"{' · '.join(event['class'])}",
+            markup=False,
+        )
+
+
+def _classes(classes: dict[str, Any]) -> "Table":
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for name in ("class", "requests", "prompt mean", "p50", "p90", "p99", "cached", "answer mean", "p50", "p90", "p99"):
+        table.add_column(name, justify="left" if name == "class" else "right")
+    for name, one in classes.items():
+        prompt, output = one["prompt"], one["output"]
+        cells = [f"{lengths[key]:,.0f}" for lengths in (prompt, output) for key in ("mean", "p50", "p90", "p99")]
+        cells.insert(4, f"{one['cached_share']:.0%}")
+        table.add_row(name, str(one["requests"]), *cells)
+    return table
