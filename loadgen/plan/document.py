@@ -6,22 +6,25 @@ from typing import Any
 
 from loadgen.measure.interval import Interval
 from loadgen.plan.bottleneck import Bottleneck
-from loadgen.plan.further import Answered, Worth
+from loadgen.plan.difference import changes
+from loadgen.plan.further import Answered
 from loadgen.plan.plan import Planned
 from loadgen.plan.race import Standing
-from loadgen.plan.ranking import Row, pareto
+from loadgen.plan.ranking import Row, best_at
+from loadgen.plan.worth import Worth
 
 SCHEMA = "tandem-plan/1"
 
 
 def plan_document(planned: Planned) -> dict[str, Any]:
     asked, question = planned.asked, planned.asked.question
-    front = {row.candidate for row in pareto(planned.rows)}
+    front = {row.candidate for row in planned.front}
     return {
         "schema": SCHEMA,
         "figures": "of a model: simulations on step-time tables, not measurements",
         "asked": {
             "gpus": [asdict(group) for group in asked.space.groups],
+            "prices_per_gpu_hour": dict(asked.prices),
             "workload": question.workload.name,
             "slo": question.policy.describe(),
             "goals": list(question.goals),
@@ -36,6 +39,9 @@ def plan_document(planned: Planned) -> dict[str, Any]:
         "stages": planned.stages(),
         "dominated": [str(d) for d in planned.dominated],
         "ranking": [_row(row, planned) | {"pareto": row.candidate in front} for row in planned.rows],
+        "best_by_goal": {f"{goal:g}": _best_at(planned, goal) for goal in question.goals},
+        "cheapest": planned.cheapest.candidate.label if planned.cheapest else None,
+        "running": _running(planned),
         "left_behind": [_left(s) for s in planned.standings if s.report is None],
         "bottlenecks": [{"layout": c.label} | _bottleneck(b) for c, b in planned.bottlenecks],
         "what_ifs": [_answered(a) for a in planned.answered],
@@ -50,10 +56,9 @@ def plan_document(planned: Planned) -> dict[str, Any]:
 
 def costs(row: Row, planned: Planned) -> dict[str, float | None]:
     """Per 1,000 good requests at the highest rate; requests that were not good are paid for, too."""
-    good_ps = row.rate * row.goal
-    hours = row.candidate.gpus / 3600 / good_ps * 1000
-    price = planned.asked.price(row.candidate)
-    money = None if price is None else price / 3600 / good_ps * 1000
+    hours = row.candidate.gpus / 3600 / (row.rate * row.goal) * 1000
+    price = planned.price_per_good(row)
+    money = None if price is None else price * 1000
     return {"gpu_hours_per_1000_good": hours, "price_per_1000_good": money, "good_per_gpu_hour": 1000 / hours}
 
 
@@ -81,6 +86,29 @@ def _row(row: Row, planned: Planned) -> dict[str, Any]:
         "cut_at_time_out": row.cut,
         "judged": row.judged,
         "cost": costs(row, planned),
+    }
+
+
+def _best_at(planned: Planned, goal: float) -> list[dict[str, Any]]:
+    return [
+        {
+            "family": row.candidate.family.value,
+            "layout": row.candidate.label,
+            "rate_ps_per_gpu": row.rates[goal] / row.candidate.gpus,
+        }
+        for row in best_at(planned.rows, goal)
+    ]
+
+
+def _running(planned: Planned) -> dict[str, Any] | None:
+    """`place` is None where it does not hold the limits."""
+    running, row = planned.asked.running, planned.running
+    if running is None:
+        return None
+    return {
+        "layout": running.label,
+        "place": row.place if row else None,
+        "changes": changes(running, planned.winner.candidate),
     }
 
 
@@ -118,6 +146,9 @@ def _worth(worth: Worth) -> dict[str, Any]:
         "share": worth.share,
         "share_95": _interval(worth.share_95),
         "shown": worth.shown,
+        "unit": worth.unit,
+        "good_per_hour_and_unit": worth.good_ph_per_unit,
+        "pays_up_to_per_hour_and_unit": worth.pays_up_to,
     }
 
 

@@ -1,4 +1,4 @@
-"""What a plan leaves in a folder: plan.json, plan.svg, layout.yaml."""
+"""What a plan leaves in a folder: plan.json, pictures of goodput against other figures, layout.yaml."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,8 +10,10 @@ from loadgen.plan.candidate import Family
 from loadgen.plan.document import costs, plan_document
 from loadgen.plan.layout_document import layout_text
 from loadgen.plan.plan import Planned
-from loadgen.plan.ranking import Row, pareto
+from loadgen.plan.ranking import Row
 from loadgen.report.svg import Axis, Line, chart, standalone
+
+_FRONT = "Pareto front: nobody is better at both"
 
 
 def write_plan(planned: Planned, folder: Path) -> list[str]:
@@ -54,19 +56,25 @@ def drawings(planned: Planned) -> dict[str, str]:
 
 def _drawing(planned: Planned, what: str, of: Callable[[Row], float | None]) -> str:
     lines: list[Line] = []
-    for family in Family:
-        points = _points([r for r in planned.rows if r.candidate.family is family], of)
-        if points:
-            lines += [Line(family.value, [point], dots=True, colour=list(Family).index(family)) for point in points]
-    front = sorted(_points(pareto(planned.rows), of))
+    points: list[tuple[float, float]] = []
+    for row in sorted(planned.rows, key=lambda row: list(Family).index(row.candidate.family)):
+        value = of(row)
+        if value is not None:
+            points.append((value, row.rate / row.candidate.gpus))
+            colour = list(Family).index(row.candidate.family)
+            lines.append(Line(row.candidate.label, points[-1:], dots=True, colour=colour))
     if not lines:
         return ""
-    lines.append(Line("Pareto front of all figures", front, dashed=True, colour=7))
+    lines.append(Line(_FRONT, _front(points), dashed=True, colour=len(Family)))
     title = f"Goodput against {what} (model)"
-    axis = Axis(what, low=0)
-    drawing = chart(title, axis, Axis("requests/s per GPU at the goal", low=0), lines)
-    return standalone(title, drawing, [family.value for family in Family])
+    drawing = chart(title, Axis(what, low=0), Axis("requests/s per GPU at the goal", low=0), lines)
+    return standalone(title, drawing, [*(family.value for family in Family), _FRONT])
 
 
-def _points(rows: Sequence[Row], of: Callable[[Row], float | None]) -> list[tuple[float, float]]:
-    return [(value, row.rate / row.candidate.gpus) for row in rows if (value := of(row)) is not None]
+def _front(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """From the lowest value on, each that has more goodput than all before it."""
+    front: list[tuple[float, float]] = []
+    for value, rate in sorted(points, key=lambda point: (point[0], -point[1])):
+        if not front or rate > front[-1][1]:
+            front.append((value, rate))
+    return front

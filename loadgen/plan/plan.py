@@ -10,13 +10,14 @@ from loadgen.failure import InterruptedEarlyError, LoadgenError
 from loadgen.plan.bottleneck import Bottleneck, bottleneck_of
 from loadgen.plan.candidate import Candidate, Family
 from loadgen.plan.crew import INTERRUPTED, Crew
-from loadgen.plan.further import Answered, Worth, answer, worth
+from loadgen.plan.further import Answered, answer
 from loadgen.plan.question import Question
 from loadgen.plan.race import Halving, Race, Stage, Standing, Watch
-from loadgen.plan.ranking import Row, best_of, rank, unreached, verdict
+from loadgen.plan.ranking import Row, best_of, pareto, rank, unreached, verdict
 from loadgen.plan.space import Dominated, Space, candidates
 from loadgen.plan.trial import accounted
 from loadgen.plan.what_if import what_if
+from loadgen.plan.worth import Worth, worth
 
 #: What is rerun for a what-if: the winner, and the next ones, with the best of each family among them.
 _FEW = 3
@@ -81,6 +82,23 @@ class Planned:
     def running(self) -> Row | None:
         return next((row for row in self.rows if row.candidate == self.asked.running), None)
 
+    @property
+    def front(self) -> list[Row]:
+        """Rows that no other beats at everything: goodput per GPU, latencies and, where it is known, price."""
+        prices = {row.candidate: price for row in self.rows if (price := self.price_per_good(row)) is not None}
+        return pareto(self.rows, prices)
+
+    @property
+    def cheapest(self) -> Row | None:
+        """Of those that were looked at as long as the winner: whose good requests cost the least. None without prices."""
+        known = [row for row in self.rows if row.stage is self.winner.stage and self.price_per_good(row) is not None]
+        return min(known, key=lambda row: self.price_per_good(row) or 0.0, default=None)
+
+    def price_per_good(self, row: Row) -> float | None:
+        """At the highest rate; requests that were not good are paid for, too."""
+        price = self.asked.price(row.candidate)
+        return None if price is None else price / 3600 / (row.rate * row.goal)
+
     def stages(self) -> dict[str, int]:
         counts = Counter(s.stage for s in self.standings)
         return {stage.name.lower(): counts[stage] for stage in Stage}
@@ -102,12 +120,11 @@ def make_plan(asked: Asked, crew: Crew, watch: Watch, clock: Callable[[], float]
         kind = InterruptedEarlyError if crew.stopped == INTERRUPTED else LoadgenError
         raise kind(_none(race.standings, crew))
     few = _few(rows)
-    bottlenecks = [] if crew.stopped else [_bottleneck(row, asked) for row in _explained(rows)]
+    bottlenecks = [] if crew.stopped else _bottlenecks(rows, asked, watch)
     rates = {row.candidate: row.rate for row in few}
-    watch("what-ifs and margins", 0, 1)
     again = [what_if(case.words, question, list(rates), asked.space.gpus_per_node) for case in cases]
-    answered = answer(again, question, rates, crew, asked.halving.wide_effort)
-    more = worth(rows[0].candidate, question, rows[0].rate, crew, asked.halving.close_effort) if asked.marginal else []
+    answered = answer(again, question, rates, crew, asked.halving.wide_effort, watch)
+    more = _worth(rows[0], asked, crew, watch) if asked.marginal else []
     return Planned(
         asked,
         tuple(found),
@@ -122,6 +139,11 @@ def make_plan(asked: Asked, crew: Crew, watch: Watch, clock: Callable[[], float]
         race.simulations,
         race.requests,
     )
+
+
+def _worth(winner: Row, asked: Asked, crew: Crew, watch: Watch) -> list[Worth]:
+    effort, price_ph = asked.halving.close_effort, asked.price(winner.candidate)
+    return worth(winner.candidate, asked.question, winner.rate, crew, effort, price_ph=price_ph, watch=watch)
 
 
 def _none(standings: list[Standing], crew: Crew) -> str:
@@ -146,6 +168,14 @@ def _few(rows: list[Row]) -> list[Row]:
 def _explained(rows: list[Row]) -> list[Row]:
     best = [best_of(rows, family) for family in Family]
     return [row for row in rows if any(row is one for one in best)]
+
+
+def _bottlenecks(rows: list[Row], asked: Asked, watch: Watch) -> list[tuple[Candidate, Bottleneck]]:
+    explained, found = _explained(rows), []
+    for row in explained:
+        found.append(_bottleneck(row, asked))
+        watch("what limits", len(found), len(explained))
+    return found
 
 
 def _bottleneck(row: Row, asked: Asked) -> tuple[Candidate, Bottleneck]:

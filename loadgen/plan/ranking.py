@@ -100,6 +100,14 @@ def best_of(rows: Sequence[Row], family: Family) -> Row | None:
     return next((row for row in rows if row.candidate.family is family), None)
 
 
+def best_at(rows: Sequence[Row], goal: float) -> list[Row]:
+    """The best of each family at another goal than the one that ranks, of those that came as far as the winner; the best
+    first."""
+    able = [row for row in rows if row.stage is rows[0].stage and row.rates.get(goal)]
+    order = sorted(able, key=lambda row: -row.rates[goal])
+    return sorted({row.candidate.family: row for row in reversed(order)}.values(), key=lambda row: -row.rates[goal])
+
+
 @dataclass(frozen=True, slots=True)
 class Unreached:
     """Of a family without a row: how many of its layouts the time there was did not suffice to look at."""

@@ -5,10 +5,10 @@ from math import isfinite
 from rich.console import Console, JustifyMethod
 from rich.table import Table
 
-from loadgen.plan.candidate import Candidate
+from loadgen.plan.difference import changes
 from loadgen.plan.document import costs
 from loadgen.plan.plan import Planned
-from loadgen.plan.ranking import Row, pareto
+from loadgen.plan.ranking import Row, best_at
 
 _ROWS = 12
 #: Columns of a terminal on which the names of layouts fit beside all figures.
@@ -36,6 +36,7 @@ def show_plan(planned: Planned, console: Console) -> None:
         for row in planned.rows[:_ROWS]:
             console.print(f"{row.place:>2}  {row.candidate.label}", highlight=False, markup=False)
     console.print(_ranking(planned, labels=wide))
+    _goals(planned, console)
     rest = len(planned.rows) - _ROWS
     stages = ", ".join(f"{count} {_STAGES[name]}" for name, count in planned.stages().items() if count)
     began = f"{len(planned.standings)} of " if len(planned.standings) < len(planned.found) else ""
@@ -55,9 +56,33 @@ def show_plan(planned: Planned, console: Console) -> None:
         f"\nFigures of a model. Answers of declared length; runs of several residences of {question.residence_s:.3g} s, "
         f"requests of the fill-up and of the end not judged; {cut} of {sum(r.judged for r in planned.rows)} judged were "
         "cut at the client's time-out and count as bad. "
-        f"{planned.simulations} simulations, {planned.wall_s:.0f} s.",
+        f"{_prices(planned)}{planned.simulations} simulations, {planned.wall_s:.0f} s.",
         highlight=False,
     )
+
+
+def _prices(planned: Planned) -> str:
+    prices = dict(planned.asked.prices)
+    each = ", ".join(f"{profile} {price:g}" for profile, price in prices.items())
+    return f"Price of a GPU and hour: {each}. " if prices else ""
+
+
+def _goals(planned: Planned, console: Console) -> None:
+    """The best of each family at the goals that do not rank, where the order may be another; and where prices differ, the
+    cheapest."""
+    for goal in sorted(planned.asked.question.goals)[1:]:
+        best = [
+            f"{row.candidate.family.value} {_number(row.rates[goal], row.candidate.gpus)} ({row.candidate.label})"
+            for row in best_at(planned.rows, goal)
+        ]
+        console.print(f"At {goal:.0%}, /s/GPU: {', '.join(best) or 'nothing held it'}", highlight=False)
+    cheapest = planned.cheapest
+    if cheapest is not None and cheapest is not planned.winner:
+        money, most = (f"{1000 * (planned.price_per_good(row) or 0.0):.3g}" for row in (cheapest, planned.winner))
+        console.print(
+            f"Cheapest: {cheapest.candidate.label}, {money} for 1,000 good requests; the first one, {most}",
+            highlight=False,
+        )
 
 
 def _ranking(planned: Planned, *, labels: bool) -> Table:
@@ -100,9 +125,14 @@ def _interval(row: Row) -> str:
 def _behind(row: Row) -> str:
     if row.behind is None:
         return ""
-    if row.behind_95 is not None and not isfinite(row.behind_95.low):
+    if not _compared(row):
         return f"{row.behind:.1%}, by a shorter look"
     return f"{row.behind:.1%}" + (", no difference shown" if row.tied else "")
+
+
+def _compared(row: Row) -> bool:
+    """Whether the winner ran the same requests."""
+    return row.behind_95 is None or isfinite(row.behind_95.low)
 
 
 def _running(planned: Planned, console: Console) -> None:
@@ -114,23 +144,12 @@ def _running(planned: Planned, console: Console) -> None:
     elif row is planned.winner:
         console.print("\nThe running layout is the best one found.")
     else:
-        console.print(f"\nRunning now: {row.candidate.label}, place {row.place}, {_behind(row)} behind. To change:")
-        console.print(_difference(row.candidate, planned.winner.candidate), highlight=False)
-
-
-def _difference(old: Candidate, new: Candidate) -> str:
-    before = {part.role: part for part in old.parts}
-    after = {part.role: part for part in new.parts}
-    lines = []
-    for role in dict.fromkeys([*before, *after]):
-        a, b = before.get(role), after.get(role)
-        if a != b:
-            was = f"{a.workers} x {a.engine.degrees}/{a.engine.tokens}" if a else "none"
-            now = f"{b.workers} x {b.engine.degrees}/{b.engine.tokens}" if b else "none"
-            lines.append(f"  {role.value}: {was} -> {now}")
-    if old.local_below != new.local_below:
-        lines.append(f"  local prefill below: {old.local_below} -> {new.local_below} tokens")
-    return "\n".join(lines)
+        assert row.behind is not None
+        shown = "by a shorter look" if not _compared(row) else "no difference shown" if row.tied else ""
+        behind = f"{row.behind:.1%} behind" + (f" ({shown})" if shown else "")
+        console.print(f"\nRunning now: {row.candidate.label}, place {row.place}, {behind}. To change:", highlight=False)
+        for line in changes(row.candidate, planned.winner.candidate):
+            console.print(f"  {line}", highlight=False)
 
 
 def _what_ifs(planned: Planned, console: Console) -> None:
@@ -152,25 +171,34 @@ def _what_ifs(planned: Planned, console: Console) -> None:
 
 
 def _worth(planned: Planned, console: Console) -> None:
+    """An hour: what each unit adds in good requests, and the price at which they cost as much as those there are."""
     if not planned.worth:
         return
-    table = Table(box=None, title="What more would be worth to the winner", title_justify="left")
-    for name in ("", "requests/s", "of its rate", "95 %", ""):
-        table.add_column(name, justify="left" if not name else "right")
+    price = planned.asked.price(planned.winner.candidate)
+    title = "What more would be worth to the winner" + ("" if price is None else f", which costs {price:.4g} an hour")
+    table = Table(box=None, title=title, title_justify="left", pad_edge=False, padding=(0, 1, 0, 0))
+    heads = ("", "good/h\nfor each", "of its\nrate", "95 %", "" if price is None else "pays up to,\nan hour")
+    for name in heads:
+        table.add_column(name, justify="right" if name else "left")
     for each in planned.worth:
         low, high = each.share_95.low, each.share_95.high
         spread = f"{low:+.1%} to {high:+.1%}" if isfinite(low) else "one run"
-        word = "" if each.shown else "no difference shown"
-        table.add_row(each.what, f"{each.gain:+.3g}", f"{each.share:+.1%}", spread, word)
+        pays = "" if each.pays_up_to is None else f"{each.pays_up_to:.3g} a {each.unit}"
+        gained = f"{_signed(each.good_ph_per_unit)} a {each.unit}"
+        table.add_row(each.what, gained, f"{each.share:+.1%}", spread, pays if each.shown else "not shown")
     console.print()
     console.print(table)
+
+
+def _signed(value: float) -> str:
+    return f"{value:+,.0f}" if abs(value) >= 100 else f"{value:+.3g}"
 
 
 def _pareto(planned: Planned, console: Console) -> None:
     table = Table(box=None, title="Pareto: nobody is better at all of these", title_justify="left")
     for name in ("layout", "/s/GPU", "TTFT p99 ms", "TPOT p99 ms"):
         table.add_column(name, justify="left" if name == "layout" else "right")
-    for row in sorted(pareto(planned.rows), key=lambda r: -r.rate)[:_ROWS]:
+    for row in sorted(planned.front, key=lambda r: -r.rate)[:_ROWS]:
         ttft = "–" if row.ttft_p99_ms is None else f"{row.ttft_p99_ms:.0f}"
         tpot = "–" if row.tpot_p99_ms is None else f"{row.tpot_p99_ms:.1f}"
         table.add_row(row.candidate.label, f"{row.rate / row.candidate.gpus:.3g}", ttft, tpot)

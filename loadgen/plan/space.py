@@ -28,6 +28,10 @@ class Gpus:
     count: int
     price: float | None = None
 
+    @property
+    def model(self) -> str:
+        return self.profile.partition("/")[2].partition("?")[0]
+
 
 @dataclass(frozen=True, slots=True)
 class Space:

@@ -11,7 +11,7 @@ from loadgen.arrivals.process import Arrivals, Kind
 from loadgen.demand import Demand
 from loadgen.failure import LoadgenError
 from loadgen.measure.cost import PRICES_USD, Price
-from loadgen.plan.candidate import HAND_OFF_FROM
+from loadgen.plan.candidate import HAND_OFF_FROM, Candidate
 from loadgen.plan.layout_document import read_layout
 from loadgen.plan.plan import Asked
 from loadgen.plan.question import Question
@@ -72,7 +72,7 @@ def asked(words: Words) -> Asked:
         seqs=words.max_num_seqs,
         gpus_per_node=words.gpus_per_node,
     )
-    running = read_layout(words.running, groups[0].profile, words.max_num_seqs) if words.running else None
+    running = _running(words.running, words.max_num_seqs, groups) if words.running else None
     what_ifs = tuple(part.strip() for text in words.what_if for part in text.split(",") if part.strip())
     return Asked(question, space, what_ifs, words.marginal, running, _prices(words, groups))
 
@@ -98,6 +98,23 @@ def gpu_groups(text: str, model: str) -> tuple[Gpus, ...]:
     if len({group.profile for group in groups}) != len(groups):
         raise LoadgenError("gpus: the same kind is given twice")
     return tuple(groups)
+
+
+def _running(path: Path, seqs: int, groups: Sequence[Gpus]) -> Candidate:
+    """Another model or another number of GPUs would be ranked by figures that mean something else there."""
+    running = read_layout(path, groups[0].profile, seqs)
+    planned, gpus = groups[0].model, sum(group.count for group in groups)
+    other = next((part.engine.profile for part in running.parts if Gpus(part.engine.profile, 1).model != planned), None)
+    if other is not None:
+        raise LoadgenError(f"--running {path}: its engines are {other}, the plan is for {planned}")
+    if running.gpus != gpus:
+        raise LoadgenError(f"--running {path}: its workers have {running.gpus} GPUs, the plan is for {gpus}")
+    for part in running.parts:
+        try:
+            part.engine.load()
+        except ValueError as error:
+            raise LoadgenError(f"--running {path}: {error}") from None
+    return running
 
 
 def thresholds_of(sample: Sequence[Demand]) -> tuple[int, ...]:

@@ -17,7 +17,10 @@ def crossover(
     max_num_seqs: Annotated[int, typer.Option(metavar="N", min=1, help="Sequences in one engine.")] = 1024,
     what_if: Annotated[
         list[str] | None,
-        typer.Option(metavar="CASE,CASE", help="hbm=1.25x, link=2x, kv=fp8, …; 'none'; all that there are by default."),
+        typer.Option(
+            metavar="CASE,CASE",
+            help="hbm=, bandwidth=, compute=, link=, kv=fp8, weights=fp8, fp8=ideal, seqs=; 'none'. By default eight of them.",
+        ),
     ] = None,
     jobs: Annotated[int, typer.Option(metavar="N", min=1, help="Processes.")] = 1,
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="DIR", help="For JSON and pictures.")] = None,
