@@ -60,6 +60,8 @@ class Engine:
         options |= {"tokens": self.tokens, "seqs": self.seqs}
         if asked.util:
             options["util"] = asked.util
+        if asked.link:
+            options["link"] = asked.link
         if asked.gib:
             options["gib"] = asked.gib * hbm
         elif hbm != 1.0:

@@ -57,6 +57,8 @@ def _run(run: Mapping[str, Any], slo: Mapping[str, Any]) -> Group:
         lines.add_row("reasons", ", ".join(f"{k} {v}" for k, v in overall["reasons"].items()))
     for name, line in zip(("work", "cost", "rejected"), headline(standings([run])[0]), strict=True):
         lines.add_row(name, line)
+    for note in run["notes"]:
+        lines.add_row("note", note)
     return Group(lines, _latencies(overall), *_by(run), *_remarks(run))
 
 

@@ -166,9 +166,20 @@ class Layout:
     closed_form: bool = True
 
     def __post_init__(self) -> None:
+        for pool in self.pools:
+            self._check_group(pool)
         for change in self.changes:
             if isinstance(change, Addition):
                 self.pool_of(change)
+
+    def _check_group(self, pool: Pool) -> None:
+        """The ranks of a table exchange inside a node: a group that leaves it must say over what. Raises LoadgenError."""
+        tp = pool.profile.tp
+        if tp > self.gpus_per_node and not pool.profile.group_link:
+            raise LoadgenError(
+                f"TP{tp} does not fit a node of {self.gpus_per_node} GPUs, and its table is that of one node; "
+                f"say what its ranks exchange over, in GB/s: --profile '{pool.profile.name}?link=50'"
+            )
 
     @property
     def gpus(self) -> float:

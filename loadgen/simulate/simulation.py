@@ -193,11 +193,10 @@ class Simulation:
 
     def _notes(self) -> tuple[str, ...]:
         layout, over = self.layout, self.layout.overheads
-        stranded = [self.meter.means(w)[1] for w in self.fleet.workers.values() if w.role.decodes]
         notes = [
             "gateway overheads assumed: "
             f"{over.reserve_s * 1e3:g} ms to reserve, {over.prefill_s * 1e3:g} + {over.decode_s * 1e3:g} ms for the legs",
-            f"stranded KV: {sum(stranded) / max(1, len(stranded)):.1%} of the decode workers', on the mean",
+            self._stranded_note(),
         ]
         notes += self._host_notes()
         if moves := self.legs.moves.counts:
@@ -206,6 +205,19 @@ class Simulation:
         if not layout.admission:
             notes.append("no admission control: engines queue and preempt on their own")
         return tuple(notes)
+
+    def _stranded_note(self) -> str:
+        """Each node by itself, where there are several: KV that is free on one helps nobody on the other."""
+        by_node: dict[int, list[float]] = {}
+        for worker in self.fleet.workers.values():
+            if worker.role.decodes:
+                by_node.setdefault(worker.node, []).append(self.meter.means(worker)[1])
+        every = [share for shares in by_node.values() for share in shares]
+        note = f"stranded KV: {sum(every) / max(1, len(every)):.1%} of the decode workers', on the mean"
+        if len(by_node) < 2:
+            return note
+        told = ", ".join(f"{sum(shares) / len(shares):.1%}" for _, shares in sorted(by_node.items()))
+        return f"{note}; on {len(by_node)} nodes: {told}; most on one worker {max(every):.1%}"
 
     def _host_notes(self) -> list[str]:
         counters = [engine.host.counters for engine in self.fleet.engines.engines.values() if engine.host is not None]

@@ -5,6 +5,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from engine.simulated.cost.built_in import BUILT_IN, built_in
+from engine.simulated.cost.exchange import slower_link_token_s
 from engine.simulated.cost.memory import UTILISATION, DoesNotFitError, HbmBudget, hbm_budget
 from engine.simulated.cost.models import BYTES, SAME_TIMES, SHAPES, ModelShape
 from engine.simulated.cost.profile import Link, Profile
@@ -128,7 +129,8 @@ def _tabulated(request: ProfileRequest, shape: ModelShape, table: Table) -> Prof
         max_num_batched_tokens=request.tokens or _MAX_NUM_BATCHED_TOKENS,
         vocab_size=shape.vocab_size,
         eos_token_ids=shape.eos_token_ids,
-        cost=TableCost(layout, _hops(shape, table, pp)),
+        cost=TableCost(layout, _hops(request, shape, table, layout.tp)),
+        group_link=request.link is not None,
         links={transport: Link(rate * lanes, latency) for transport, (rate, latency) in table.links.items()},
     )
 
@@ -156,12 +158,25 @@ def _fitting(request: ProfileRequest, shape: ModelShape, table: Table) -> tuple[
     raise reasons[-1]
 
 
-def _hops(shape: ModelShape, table: Table, pp: int) -> Hops:
+def _hops(request: ProfileRequest, shape: ModelShape, table: Table, tp: int) -> Hops:
     """Activations go from stage to stage over the network between nodes, as the source of the tables has it."""
-    if pp == 1:
-        return Hops()
+    slower_s = _slower_group_s(request, shape, table, tp)
+    hops = (request.pp or 1) - 1
+    if not hops:
+        return Hops(token_s=slower_s)
     rate, latency = table.links["rdma"]
-    return Hops((pp - 1) * latency, (pp - 1) * shape.hidden * BYTES["bfloat16"] / rate)
+    return Hops(hops * latency, hops * shape.hidden * BYTES["bfloat16"] / rate + slower_s)
+
+
+def _slower_group_s(request: ProfileRequest, shape: ModelShape, table: Table, tp: int) -> float:
+    if request.link is None:
+        return 0.0
+    inside, _ = table.links["nvlink"]
+    if request.link * 1e9 > inside:
+        raise UnknownProfileError(
+            f"{request.name}: link={request.link:g} is above the {inside / 1e9:g} GB/s of the table"
+        )
+    return slower_link_token_s(shape, tp, request.link * 1e9, inside)
 
 
 def _measured(name: str, table: Table) -> Profile:

@@ -32,15 +32,30 @@ def exchange_of(shape: ModelShape, *, tp: int, pp: int, ep: int) -> Exchange:
     """Attention is not data-parallel here, so every rank has every token: experts that are spread need no all-to-all. Each
     rank computes those that it holds, and the sum over ranks that a layer ends with anyway adds them up."""
     token = shape.hidden * _ACTIVATION
-    sums = _SUMS_A_LAYER * shape.layers + 1 if tp > 1 else 0
-    of_a_gpu = _SUMS_A_LAYER * -(-shape.layers // pp) + 1 if tp > 1 else 0
+    sums = _sums(shape.layers) if tp > 1 else 0
+    of_a_gpu = _sums(-(-shape.layers // pp)) if tp > 1 else 0
     experts = shape.experts.count if shape.experts else 0
     return Exchange(
         all_reduces=sums,
         hops=pp - 1,
         token_bytes=token,
-        sent_bytes_per_token=2 * (tp - 1) * token * of_a_gpu // tp,
+        sent_bytes_per_token=of_a_gpu * _ring(token, tp),
         logits_bytes=(tp - 1) * shape.vocab_size * _ACTIVATION // tp,
         local_experts=experts // ep,
         expert_parallel=ep > 1,
     )
+
+
+def slower_link_token_s(shape: ModelShape, tp: int, rate: float, instead_of: float) -> float:
+    """What a token of a step takes longer when the ranks exchange over a link of `rate` bytes a second of one GPU. Only the time
+    on the wire: start-up stays as it was, so a link that is farther away, too, costs more than this."""
+    return _sums(shape.layers) * _ring(shape.hidden * _ACTIVATION, tp) * (1 / rate - 1 / instead_of)
+
+
+def _sums(layers: int) -> int:
+    return _SUMS_A_LAYER * layers + 1
+
+
+def _ring(size_bytes: int, ranks: int) -> int:
+    """What each of them sends to sum so many bytes."""
+    return 2 * (ranks - 1) * size_bytes // ranks

@@ -23,6 +23,7 @@ class Profile:
 
     Change a field with `dataclasses.replace`; `links` maps a transport ("nvlink", "rdma", "tcp") to its link,
     `sharing` a kind of step ("decode", "prefill") to its slowdown while a neighbour on the same cores is at work.
+    `group_link`: whether the ranks exchange over a link that was named, and not over the table's, which is that of one node.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Profile:
     cost: StepCost
     links: Mapping[str, Link] = field(default_factory=dict)
     sharing: Mapping[str, float] = field(default_factory=dict)
+    group_link: bool = False
 
     @property
     def kv_tokens_total(self) -> int:

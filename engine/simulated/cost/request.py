@@ -1,16 +1,17 @@
-"""The name of a profile, taken apart: device/model?tp=2&pp=1&ep=1&util=0.9&gib=141&tokens=8192&seqs=256."""
+"""The name of a profile, taken apart: device/model?tp=2&pp=1&ep=1&util=0.9&gib=141&tokens=8192&seqs=256&link=450."""
 
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qsl
 
 _WHOLE = {"tp", "pp", "ep", "tokens", "seqs"}
-_BROKEN = {"util", "gib"}
+_BROKEN = {"util", "gib", "link"}
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileRequest:
-    """What a name asks for; None leaves the choice to the profile."""
+    """What a name asks for; None leaves the choice to the profile. `link` is what the ranks of a group exchange over, in GB/s
+    of one GPU."""
 
     name: str
     tp: int | None = None
@@ -20,6 +21,7 @@ class ProfileRequest:
     seqs: int | None = None
     util: float | None = None
     gib: float | None = None
+    link: float | None = None
 
     @property
     def file(self) -> Path | None:

@@ -13,7 +13,8 @@ _ROWS_KEPT = 4096
 
 @dataclass(frozen=True, slots=True)
 class Hops:
-    """What passing a step's activations from one pipeline stage to the next costs, all hops together."""
+    """What exchange between GPUs costs beside what the table has: passing a step's activations from one pipeline stage to the
+    next, all hops together, and sums over a slower link than the table's."""
 
     latency_s: float = 0.0
     token_s: float = 0.0

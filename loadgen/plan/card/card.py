@@ -89,7 +89,7 @@ def card_of(profile: str, gpus: int = 8) -> Card:
         )
     return Card(
         asked.name,
-        asked.name + _options("?", gib=asked.gib, util=asked.util),
+        asked.name + _options("?", gib=asked.gib, util=asked.util, link=asked.link),
         table.device,
         shape,
         parameters,
@@ -106,7 +106,7 @@ def _placement(asked: ProfileRequest, shape: ModelShape, layout: Layout, pp: int
     if layout.memory is None:
         raise LoadgenError(f"{asked.name}: the table says nothing of memory")
     tp, ep = layout.tp, layout.ep
-    words = f"{asked.name}?tp={tp}&pp={pp}&ep={ep}"
+    words = f"{asked.name}?tp={tp}&pp={pp}&ep={ep}" + _options("&", link=asked.link)
     cost = load_profile(f"{words}&{_BOUNDLESS}").cost
     decode, prompt = cost.breakdown(DECODING, DECODING * CONTEXT), cost.breakdown(0, 0, [(PROMPT, 0)])
     return Placement(

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from engine.simulated.cost import HbmBudget, PrefillChunk, Profile, StepCost, StepTime, load_budget, load_profile
 from engine.simulated.cost.models import BYTES, SHAPES
-from engine.simulated.cost.request import parse_request
+from engine.simulated.cost.request import ProfileRequest, parse_request
 from engine.simulated.cost.step_cost import steps_within
 from loadgen.failure import LoadgenError
 from loadgen.plan.crossover.variant import Variant
@@ -112,6 +112,10 @@ class Sizes:
             raise LoadgenError(
                 f"crossover: {model!r} is no dense model of a table; such as h200-sxm/qwen3-32b. "
                 "Sizes of mixtures of experts are not comparable: plan those one by one"
+            )
+        if asked != ProfileRequest(asked.name, gib=asked.gib):
+            raise LoadgenError(
+                f"crossover: {model!r} may say gib=N alone; links and degrees are varied here, see --what-if"
             )
         words = f"?gib={asked.gib:g}" if asked.gib else ""
         self.model = f"{device}/{name}{words}"
