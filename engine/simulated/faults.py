@@ -235,6 +235,9 @@ def parse_script(text: str, source: str = "the fault script") -> Script:
 
 def read_script(path: str) -> Script:
     try:
-        return parse_script(Path(path).read_text(), path)
+        text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
         raise FaultScriptError(f"{path}: {error.strerror}") from None
+    except ValueError as error:  # of bytes that are no text, and of a path that no file can have
+        raise FaultScriptError(f"{path!r}: {error}") from None
+    return parse_script(text, path)

@@ -39,10 +39,18 @@ def byte_level() -> Vocabulary:
 
 
 def load_vocabulary(model: str, size: int, eos: tuple[int, ...]) -> Vocabulary:
-    """The vocabulary of a model directory with a tokenizer; byte-level without one."""
+    """The vocabulary of a model directory with a tokenizer; byte-level without one. Raises ValueError where its files are no
+    model's."""
     directory = Path(model)
     if not model or not (directory / "tokenizer.json").is_file():
         return byte_level()
+    try:
+        return _of_files(directory, size, eos)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"the files in {directory} are no model's: {type(error).__name__}: {error}") from error
+
+
+def _of_files(directory: Path, size: int, eos: tuple[int, ...]) -> Vocabulary:
     config = _read(directory / "config.json")
     tokenizer = _read(directory / "tokenizer.json")
     special = {int(token["id"]) for token in tokenizer.get("added_tokens", ()) if token.get("special")}

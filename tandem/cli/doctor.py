@@ -11,7 +11,7 @@ from tandem.cli import options
 from tandem.cli.engine_flags import EngineFlags, with_engine_flags
 from tandem.cli.failure import CliError, Exit
 from tandem.cli.planned import require_model
-from tandem.cli.simulated import require_profiles
+from tandem.cli.simulated import require_profiles, require_scripts, require_vocabularies
 
 if TYPE_CHECKING:
     from tandem.config import TandemConfig
@@ -77,11 +77,14 @@ def _start(config: "TandemConfig") -> "Iterator[Finding]":
     model = _model(config)
     if model is not None:
         yield model
+    engines = [config.engine_of(role) for role in Role if config.layout.workers(role)]
     checks: dict[str, Callable[[], object]] = {
         "gateway.tls": lambda: options.need_tls_files(config.gateway.tls, "gateway.tls"),
         "worker.tls": lambda: options.need_tls_files(config.worker.tls, "worker.tls"),
         "tokenizer": lambda: require_tokenizer_of(config),
-        "profile": lambda: require_profiles(config.engine_of(role) for role in Role if config.layout.workers(role)),
+        "profile": lambda: require_profiles(engines),
+        "faults": lambda: require_scripts(engines),
+        "vocabulary": lambda: require_vocabularies(engines),
     }
     for what, check in checks.items():
         try:

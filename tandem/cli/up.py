@@ -13,7 +13,7 @@ from tandem.cli import options
 from tandem.cli.engine_flags import EngineFlags, with_engine_flags
 from tandem.cli.failure import CliError, Exit, warn
 from tandem.cli.planned import require_model
-from tandem.cli.simulated import require_profiles
+from tandem.cli.simulated import require_simulated
 
 if TYPE_CHECKING:
     from tandem.config import TandemConfig
@@ -129,7 +129,7 @@ def _in_foreground(config: "TandemConfig") -> None:
     warn_of_open_doors(config)
     fetch_if_packaged(config)
     require_tokenizer_of(config)
-    require_profiles(config.engine_of(role) for role in Role if config.layout.workers(role))
+    require_simulated(config.engine_of(role) for role in Role if config.layout.workers(role))
     try:
         outcome = run(config, Console())
     except PlanError as e:

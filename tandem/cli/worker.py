@@ -9,7 +9,7 @@ from tandem.cli import options
 from tandem.cli.engine_flags import EngineFlags, with_engine_flags
 from tandem.cli.failure import CliError, Exit
 from tandem.cli.planned import require_model
-from tandem.cli.simulated import require_profiles
+from tandem.cli.simulated import require_simulated
 
 
 @with_engine_flags()
@@ -56,7 +56,7 @@ def worker(
     section = loaded.worker_of(loaded.worker.role)
     options.need_free_port(section.host, section.port, "--port")
     options.need_tls_files(section.tls, "worker.tls")
-    require_profiles([section.engine])
+    require_simulated([section.engine])
 
     from tandem.process import log_to_stderr, serve
     from tandem.worker.process import run_worker

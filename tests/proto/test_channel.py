@@ -20,10 +20,29 @@ from proto.channel import (
 )
 from proto.fault import Fault
 from proto.services import PREFILL
+from proto.tls import TlsConfig
 from proto.work import PrefillDone
 from tests.proto import certificates
 from tests.proto.servers import DONE, WORK, Script, ask, serving
 from tests.waiting import HANG_S, until
+
+
+def test_files_that_are_no_certificates_are_said_before_grpc_cannot_listen(tmp_path: Path) -> None:
+    """All that it says is: Failed to bind."""
+    one, other = certificates.make(tmp_path, "one"), certificates.make(tmp_path, "other")
+    junk = tmp_path / "junk.pem"
+    junk.write_text("{oops")
+
+    def obstacle(cert: str = one.cert_file, key: str = one.key_file, ca: str = one.ca_file) -> str:
+        return TlsConfig(cert_file=cert, key_file=key, ca_file=ca).obstacle()
+
+    assert obstacle() == ""
+    assert obstacle(key=other.key_file) == (
+        f"{one.cert_file} and {other.key_file} are no certificate and its key (PEM, no pass phrase): key values mismatch"
+    )
+    assert obstacle(cert=str(junk)).startswith(f"{junk} and {one.key_file} are no certificate")
+    assert obstacle(ca=one.key_file).startswith(f"{one.key_file} has no certificate (PEM)")
+    assert obstacle(ca=str(tmp_path)) == f"cannot read {tmp_path}: Is a directory"
 
 
 @pytest.mark.slow

@@ -306,6 +306,10 @@ def test_scripts_are_checked(tmp_path: Path) -> None:
         parse_script("faults: [{kind: notification}]")
     with pytest.raises(FaultScriptError, match=r"none\.yaml"):
         read_script(str(tmp_path / "none.yaml"))
+    (tmp_path / "latin.yaml").write_bytes(b"\xe9")
+    for path in (str(tmp_path / "latin.yaml"), "no\0file"):
+        with pytest.raises(FaultScriptError, match=r"latin|no.x00file"):
+            read_script(path)
     assert parse_script("").faults == ()
 
 

@@ -504,6 +504,44 @@ def test_certificates_that_are_not_there_are_said_before_anything_starts(tmp_pat
         assert str(ended.exception) == f"gateway.tls: cannot read {tmp_path}/cert.pem: No such file or directory"
 
 
+JUNK = "{oops"
+
+
+@pytest.mark.parametrize(
+    ("settings", "status", "said"),
+    [
+        (("engine.faults=absent",), Exit.CONFIG, "engine.faults: absent: No such file or directory"),
+        (("engine.faults=.",), Exit.CONFIG, "engine.faults: .: Is a directory"),
+        (("engine.faults=junk",), Exit.CONFIG, "engine.faults: junk: "),
+        (("layout.decode.engine={faults: absent}",), Exit.CONFIG, "engine.faults: absent: "),
+        (("engine.profile=absent",), Exit.CONFIG, "engine.profile: no profile 'absent'"),
+        (("engine.model=model",), Exit.CONFIG, "engine.model: the files in model are no model's: "),
+        (
+            tuple(f"worker.tls.{name}_file=junk" for name in ("cert", "key", "ca")),
+            Exit.UNMET,
+            "worker.tls: junk and junk are no certificate and its key (PEM, no pass phrase)",
+        ),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+@pytest.mark.parametrize("name", ["up", "worker --role decode"])
+def test_a_file_that_a_setting_names_and_cannot_be_used_is_one_line(
+    name: str, settings: tuple[str, ...], status: Exit, said: str, tmp_path: Path
+) -> None:
+    """A worker died of it with a traceback."""
+    (tmp_path / "junk").write_text(JUNK)
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "tokenizer.json").write_text(JUNK)
+    words = ["--engine", "simulated", "--port", "0", *[word for one in settings for word in ("--set", one)]]
+    result = tandem(*name.split(), *words)
+    assert isinstance(result.exception, CliError)
+    assert result.exception.status is status
+    assert str(result.exception).startswith(said)
+    assert "\n" not in str(result.exception)
+    findings = json.loads(tandem("doctor", "--json", *words[:2], "--set", "gateway.port=0", *words[4:]).stdout)
+    assert [one["found"].startswith(said.partition(";")[0]) for one in findings if one["verdict"] == "fails"] == [True]
+
+
 @pytest.mark.parametrize("more", [(), ("--background",)])
 def test_a_folder_that_cannot_be_written_is_said_before_anything_starts(tmp_path: Path, more: tuple[str, ...]) -> None:
     (tmp_path / "file").touch()
