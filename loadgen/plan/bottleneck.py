@@ -9,6 +9,7 @@ from engine.simulated.time_account import TimeAccount
 from loadgen.measure.misses import missed_by, spent_s, unserved
 from loadgen.measure.verdict import Judged
 from loadgen.plan.trial import Accounted
+from loadgen.result import Result
 from loadgen.simulate import WorkerFigures
 from proto.worker import Role
 
@@ -90,13 +91,25 @@ def _named(
     if phase == "transfer":
         return Resource.LINK, "transfer", lead
     if phase == "queue":
-        return _waiting(seen, lead, pools, max(decoders, key=lambda p: p.kv_used))
-    makers = [p for p in pools if p.role != "decode"] if phase == "prefill" else decoders
-    pool = max(makers, key=lambda p: p.busy)
+        in_line_s = sum(_in_line_s(j.result) for j in bad) / len(bad)
+        if in_line_s >= before["queue"] / 2:
+            return _waiting(seen, lead, pools, max(decoders, key=lambda p: p.kv_used))
+        lead += f" ({in_line_s:.2f} s of that in the gateway's line, the rest at engines that compute prompts)"
+    pool = max(decoders, key=lambda p: p.busy) if phase == "decode_queue" else max(pools, key=_on_prompts)
     if pool.busy < _BUSY:
         return Resource.QUEUEING, pool.role, f"{lead} while its engines were only {pool.busy:.0%} busy; {_told(pool)}"
     resource, where = _working(pool)
     return resource, where, f"{lead}; {_told(pool)}"
+
+
+def _in_line_s(result: Result) -> float:
+    """Who was turned away had no place, ever."""
+    return result.line_s if result.stages_s else result.e2e_s
+
+
+def _on_prompts(pool: PoolFigures) -> float:
+    """Engines that were in a step with prompts, on the mean. One that decodes may be busier, and have none of them."""
+    return pool.workers * pool.busy * pool.prefill_share
 
 
 def _waiting(

@@ -24,7 +24,7 @@ class Limit(StrEnum):
     say what an engine's step spent its time on."""
 
     NOTHING = "nothing"
-    PLACE = "a place on a decode worker"
+    PLACE = "a place: in the gateway's line, or at an engine that computes prompts"
     PREFILL = "prefill"
     TRANSFER = "KV transfer"
     DECODE_QUEUE = "the decode engine's queue"

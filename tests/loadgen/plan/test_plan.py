@@ -222,3 +222,26 @@ def test_a_place_that_waits_for_its_prompt_is_the_prompts_fault() -> None:
     assert seen.uncomputed > 0.5
     found = bottleneck_of(seen)
     assert (found.resource, found.where) == (Limit.COMPUTE, "prefill")
+
+
+def test_prompts_that_wait_at_their_engine_wait_for_no_place() -> None:
+    """A wait for the engine that computes prompts counted as one for KV of the decode worker, which had plenty."""
+    candidate = Candidate((Part(Role.PREFILL, 1, Engine(PROFILE)), Part(Role.DECODE, 1, Engine(PROFILE))), 16)
+    asked = question("fixed isl=4000 osl=20", "ttft:400 tpot:40")
+    seen = accounted(candidate.layout(), candidate, asked, 22.0, BRIEF)
+    assert max(j.result.line_s for j in seen.judged) < 1e-9
+    found = bottleneck_of(seen)
+    assert found.stages_s["queue"] > found.stages_s["prefill"]
+    assert (found.resource, found.where) == (Limit.COMPUTE, "prefill")
+    assert "0.00 s of that in the gateway's line" in found.evidence
+
+
+def test_who_computes_prompts_is_asked_where_the_time_goes_into_prompts() -> None:
+    """The busiest engine that may compute prompts was the one that decodes for all."""
+    candidate = Candidate((Part(Role.PREFILL, 2, Engine(PROFILE)), Part(Role.BOTH, 1, Engine(PROFILE))), 16)
+    asked = question("fixed isl=4000 osl=250", "ttft:250 tpot:40")
+    found = bottleneck_of(accounted(candidate.layout(), candidate, asked, 20.0, BRIEF))
+    prefill, both = found.pools
+    assert found.stages_s["prefill"] > max(found.stages_s["queue"], found.stages_s["decode_queue"])
+    assert both.busy > prefill.busy
+    assert found.where == "prefill"
