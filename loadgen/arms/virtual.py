@@ -35,11 +35,12 @@ class VirtualLayout(Protocol):
 
 @dataclass
 class VirtualArm:
-    """`stated_gpus`, where given, goes before the layout's own number."""
+    """`stated_gpus`, where given, goes before the layout's own number. `device`: what the layout imitates."""
 
     name: str
     layout: VirtualLayout
     stated_gpus: float | None = None
+    device: str = ""
 
     @property
     def gpus(self) -> float:
@@ -64,5 +65,5 @@ class VirtualArm:
         simulated = await asyncio.to_thread(self.layout.simulate, schedule)
         return Observation(
             simulated.results, True, simulated.telemetry, ("virtual time: figures of a model", *simulated.notes),
-            model=simulated.model,
+            {"node": self.device} if self.device else {}, simulated.model,
         )  # fmt: skip

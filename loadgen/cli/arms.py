@@ -23,11 +23,16 @@ def arm(name: str, where: str, gpus: float | None, client: ClientOptions, settin
         count = gpus_of(arguments) if gpus is None else gpus
         return LocalArm(name, count, arguments, build.target(client, "http://127.0.0.1:0"), settings)
     if where.startswith(_SIMULATED):
-        from loadgen.simulate.words import parse_layout  # takes half a second, and is for simulations alone
-
-        layout = parse_layout(where[len(_SIMULATED) :].strip(), client.timeout)
-        return VirtualArm(name, layout, gpus)
+        return virtual_arm(name, where[len(_SIMULATED) :].strip(), gpus, client.timeout)
     return UrlArm(name, gpus, build.target(client, base_url(where)), settings)
+
+
+def virtual_arm(name: str, words: str, gpus: float | None, timeout_s: float) -> VirtualArm:
+    """Raises LoadgenError."""
+    from loadgen.simulate.words import parse_layout  # takes half a second, and is for simulations alone
+
+    layout = parse_layout(words, timeout_s)
+    return VirtualArm(name, layout, gpus, ", ".join(sorted({pool.profile.device for pool in layout.pools})))
 
 
 def named(text: str) -> tuple[str, str]:

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from loadgen.arms.virtual import VirtualArm
 from loadgen.cli import build
+from loadgen.cli.arms import virtual_arm
 from loadgen.cli.finish import finish
 from loadgen.cli.options import JudgeOptions, LoadOptions, OutputOptions, ReproduceOptions, with_options
 from loadgen.cli.run import choose_rates, sweep
@@ -53,8 +53,6 @@ def command(
 
     Fluid roles (docs/fluid-roles.md): "sim:--profile h200-sxm/qwen3-32b --colocated 8 --fluid 1000:50", limits in ms.
     """
-    from loadgen.simulate.words import parse_layout
-
     if paper.reproduce:
         raise typer.Exit(_reproduce(paper, load.seed, output))
     if not layout:
@@ -65,7 +63,7 @@ def command(
     build.check_gpus(gpus)
     if not timeout > 0:
         raise LoadgenError("--timeout must be above 0")
-    arm = VirtualArm("simulated", parse_layout(layout.removeprefix(_PREFIX), timeout), gpus)
+    arm = virtual_arm("simulated", layout.removeprefix(_PREFIX), gpus, timeout)
     build.check_output(output)
     session = Session(output.quiet)
 

@@ -1,5 +1,6 @@
 """What the terminal shows at the end."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,25 +10,29 @@ from rich.text import Text
 
 from loadgen.report.markup import number
 from loadgen.report.mix import headline, remarks, standings
+from loadgen.report.validation import NOT_TOLD
+
+#: What workers that stand on no GPU say that they stand on. An imitated GPU has its own name in virtual time.
+_NO_GPU = frozenset({"cpu", "simulated"})
 
 
 def show(console: Console, data: Mapping[str, Any]) -> None:
     """One block per run, then searches and the comparison."""
     for run in data["runs"] if data["kind"] == "run" else []:
-        console.print(_run(run, data["slo"]))
+        console.print(_run(run, data["slo"], data["scenario"]))
     if len(data["runs"]) > 1:
         console.print(_overview(data["runs"]))
     for search in data["searches"]:
-        console.print(_search(search))
+        console.print(_search(search, data["scenario"]))
     if data["comparison"] is not None:
         console.print(_comparison(data))
 
 
-def _run(run: Mapping[str, Any], slo: Mapping[str, Any]) -> Group:
+def _run(run: Mapping[str, Any], slo: Mapping[str, Any], scenario: Mapping[str, str]) -> Group:
     overall, load, goodput = run["overall"], run["load"], run["goodput"]
     counts = overall["counts"]
     lines = Table.grid(padding=(0, 2))
-    lines.add_row("target", f"{run['arm']}  {run['origin']}  ({run['gpus']:g} GPU)")
+    lines.add_row("target", f"{run['arm']}  {run['origin']}  ({_devices(run['gpus'], scenario)})")
     lines.add_row("arrivals", f"{run['arrivals']}, {run['schedule']['requests']} requests planned")
     lines.add_row("SLO", f"{'; '.join(slo['limits']) or 'none given: every completed request is good'}")
     lines.add_row(
@@ -60,6 +65,12 @@ def _run(run: Mapping[str, Any], slo: Mapping[str, Any]) -> Group:
     for note in run["notes"]:
         lines.add_row("note", note)
     return Group(lines, _latencies(overall), *_by(run), *_remarks(run))
+
+
+def _devices(number_of: float, scenario: Mapping[str, str]) -> str:
+    """What figures per GPU are per, on a node that has none too."""
+    nodes = set(re.split(" / |, ", scenario.get("node", NOT_TOLD)))
+    return f"{number_of:g} ranks, no GPU" if nodes <= _NO_GPU else f"{number_of:g} GPU"
 
 
 def conditions(relative: Sequence[Mapping[str, Any]]) -> str:
@@ -178,8 +189,9 @@ def goal_of(search: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
     return "whole run" if search.get("judged") == "runs" else f"{answer['goal']:.0%}"
 
 
-def _search(search: Mapping[str, Any]) -> Table:
-    table = Table(title=f"highest rate of {search['arm']} ({search['gpus']:g} GPU)", title_justify="left")
+def _search(search: Mapping[str, Any], scenario: Mapping[str, str]) -> Table:
+    devices = _devices(search["gpus"], scenario)
+    table = Table(title=f"highest rate of {search['arm']} ({devices})", title_justify="left")
     for name in ("goal", "req/s", "req/s per GPU", "fails at", "95 % sure of", "95 % sure not"):
         table.add_column(name, justify="right")
     for a in search["answers"]:

@@ -152,7 +152,7 @@ def _ranked(rivals: Sequence[Standing]) -> Iterator[str]:
             yield f"{one.arm} had an invalid run and is not ranked"
     ranked = [(one.gpu_s_per_good or math.inf, one) for one in rivals if one.valid]
     whole = [(cost, one) for cost, one in ranked if not one.left_out and cost < math.inf]
-    if not ranked:
+    if len(ranked) < 2:  # one that is left is the cheapest of nothing
         return
     least = min((cost for cost, _ in whole), default=math.inf)
     if whole:

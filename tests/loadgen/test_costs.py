@@ -80,6 +80,12 @@ def test_layouts_within_five_per_cent_are_not_told_apart_and_invalid_ones_not_ra
     assert remarks(standings([_served()])) == [], "one layout is no comparison"
 
 
+@pytest.mark.parametrize("one", [_served(), _cropped()])
+def test_one_layout_that_is_left_is_not_called_cheapest(one: Any) -> None:
+    lines = remarks(standings([one, _served(150.0, arm="bad", invalid=["lag"])]))
+    assert lines == ["at 4 req/s: bad had an invalid run and is not ranked"]
+
+
 def test_headline_has_work_cost_and_rejections() -> None:
     (one,) = standings([_cropped(cost={"total": 0.2}), _cropped(cost={"total": 0.2}, repetition=1)])
     assert headline(one) == [

@@ -17,7 +17,11 @@ import pytest
 from rich.console import Console
 
 from loadgen.arms.base import Observation
+from loadgen.arms.url import ClientSettings
+from loadgen.arms.virtual import VirtualArm
 from loadgen.arrivals.process import Arrivals, Kind
+from loadgen.cli.arms import arm
+from loadgen.cli.options import ClientOptions
 from loadgen.client.telemetry import Point, Telemetry
 from loadgen.experiment import Experiment, scale_sweep
 from loadgen.failure import LoadgenError
@@ -114,6 +118,32 @@ def test_scenario_says_what_was_not_stated(data: dict[str, Any]) -> None:
     assert data["scenario"]["model"] == "m"
     assert data["scenario"]["admission_limit"] == "not told by the target"
     assert data["scenario"]["server_version"] == "1.2"
+
+
+@pytest.mark.parametrize(
+    ("node", "said"),
+    [
+        ("simulated", "2 ranks, no GPU"),
+        ("cpu", "2 ranks, no GPU"),
+        ("h200_sxm", "2 GPU"),
+        ("cuda / simulated", "2 GPU"),
+    ],
+)
+def test_ranks_that_stand_on_no_gpu_are_not_called_gpus(data: dict[str, Any], node: str, said: str) -> None:
+    """A toy fleet had "(4 GPU)"."""
+    told = data | {"scenario": data["scenario"] | {"node": node}}
+    console = Console(file=StringIO(), width=200)
+    show(console, told)
+    assert isinstance(console.file, StringIO)
+    printed = console.file.getvalue()
+    assert printed.count(f"({said})") == len(data["runs"]) + len(data["searches"])
+
+
+def test_in_virtual_time_the_node_is_what_the_profile_is_of() -> None:
+    settings = (ClientOptions(), ClientSettings())
+    words = ("--colocated 2", "--profile h200-sxm/llama-3.1-8b --colocated 1")
+    devices = [arm("a", f"sim:{each}", None, *settings) for each in words]
+    assert [one.device for one in devices if isinstance(one, VirtualArm)] == ["simulated", "h200_sxm"]
 
 
 def test_request_records_keep_their_schema(tmp_path: Path) -> None:
