@@ -13,6 +13,7 @@ import typer
 from benchmarks.never_worse.ablation import asked
 from benchmarks.never_worse.contest import Cell, Contest
 from benchmarks.never_worse.mixes import AIMS, MIXES, MODELS, SEEDS, Case
+from benchmarks.never_worse.screens import Screens
 from benchmarks.never_worse.store import Store, policy_version
 from benchmarks.never_worse.table import ARMS_HEAD, HEAD, arm_row, row, summary
 from loadgen.plan.lines import Lines
@@ -34,11 +35,15 @@ def main(
             "with parts of the policy, '4C TP2/512 +order+routing+steps'; repeatable, ratios are to the first."
         ),
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, max=len(SEEDS), help="Of the comparison.")] = len(SEEDS),
+    seeds: Annotated[int, typer.Option(min=1, max=len(SEEDS), help="Of the comparison.")] = 3,
     judged: Annotated[int, typer.Option(min=50, help="Requests judged a run, at least.")] = 250,
     times: Annotated[float, typer.Option(min=1, help="How many times as long a run is.")] = 1.0,
     store: Annotated[
         Path | None, typer.Option(help="Keeps what runs have shown; a table goes on where it was.")
+    ] = None,
+    screens: Annotated[
+        Path | None,
+        typer.Option(help="Layouts that a search found, which need not be searched again; others are added to it."),
     ] = None,
     quiet: Annotated[bool, typer.Option(help="Rows alone.")] = False,
 ) -> None:
@@ -55,22 +60,23 @@ def main(
         [_parsed("--layout", partial(asked, case.model, case.aim), text) for text in layout or ()] for case in cases
     ]
     lines, version, kept = Lines(said), policy_version(Path(__file__).parents[2]), Store(store)
+    known = Screens(screens)
     found: list[Cell] = []
     print(ARMS_HEAD if layout else HEAD, flush=True)
     with lines.again_and_again():
         for done, (case, arms) in enumerate(zip(cases, asked_for, strict=True)):
-            begun_s, known = time.process_time(), len(kept)
+            begun_s, before = time.process_time(), len(kept)
             said(f"{case}: {done + 1} of {len(cases)}")
             running = partial(lines, done=done, total=len(cases))
-            contest = Contest(case.model, case.mix, case.aim, judged, kept, version, said, running, times)
+            contest = Contest(case.model, case.mix, case.aim, judged, kept, known, version, said, running, times)
             if arms:
                 rates = contest.rates(arms, SEEDS[:seeds])
-                for arm, its in zip(arms, rates, strict=True):
-                    print(arm_row(case, arm, its, rates[0], times), flush=True)
+                for arm, rate in zip(arms, rates, strict=True):
+                    print(arm_row(case, arm, rate, rates[0], seeds, times), flush=True)
             else:
                 found.append(contest.cell(SEEDS[:seeds]))
                 print(row(found[-1]), flush=True)
-            said(f"{len(kept) - known} runs, {time.process_time() - begun_s:.0f} s of CPU")
+            said(f"{len(kept) - before} runs, {time.process_time() - begun_s:.0f} s of CPU")
     if found:
         print(f"\n{summary(found)}", flush=True)
 

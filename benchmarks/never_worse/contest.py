@@ -1,12 +1,11 @@
 """One cell of the table: a model, a mix and its limits. On one seed two layouts of each kind are found, which others compare."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from statistics import fmean
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from benchmarks.never_worse.arms import Arm, Kind, Work, fluid, static_colocated, static_splits
+from benchmarks.never_worse.arms import Arm, Kind, Work, fluid, named, short, static_colocated, static_splits
 from benchmarks.never_worse.mixes import MIXES, SCREEN_SEED, Model
+from benchmarks.never_worse.screens import Screens
 from benchmarks.never_worse.store import Store
 from benchmarks.never_worse.trial import Aim, Hunt, Length
 from loadgen.plan.question import Question
@@ -24,8 +23,6 @@ _NEAR_COLOCATED = 0.93
 _BEHIND = 0.85
 #: Of what the best of its kind holds in the screen, the runner-up must hold this much.
 _NEARLY = 0.8
-#: And this much with the first of several seeds.
-_HOPEFUL = 0.85
 
 
 STATIC = (Kind.COLOCATED, Kind.SPLIT)
@@ -41,43 +38,40 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Final:
-    """`rates`: one a seed. `handed`: whether anything was ever handed over."""
+    """The better of two, over all seeds together."""
 
     name: str
-    rates: tuple[float, ...]
-    handed: bool
+    rate: float
+    hunt: Hunt
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """`rates` of the best arm of each kind, one a seed. `screened` kinds have their rate from the screen alone."""
+    """`rates` of the best arm of each kind. `screened` kinds have their rate from the screen alone. `points`: by how many points
+    of attainment fluid is ahead at the highest rate that the best static layout holds, for each seed."""
 
     model: str
     mix: str
     aim: Aim
+    seeds: int
     names: dict[Kind, str]
-    rates: dict[Kind, tuple[float, ...]]
+    rates: dict[Kind, float]
     screened: frozenset[Kind] = frozenset()
-
-    def rate(self, kind: Kind) -> float:
-        return fmean(self.rates[kind])
+    points: tuple[float, ...] = ()
 
     @property
     def best(self) -> Kind:
         """Of the static ones."""
-        return max(STATIC, key=lambda kind: (kind not in self.screened, self.rate(kind)))
-
-    @property
-    def seeds(self) -> int:
-        return len(self.rates[self.best])
+        return max(STATIC, key=lambda kind: (kind not in self.screened, self.rates[kind]))
 
     def ratio(self, kind: Kind, to: Kind) -> float:
-        return self.rate(kind) / self.rate(to) if self.rate(to) else 0.0
+        return self.rates[kind] / self.rates[to] if self.rates[to] else 0.0
 
 
 @dataclass(slots=True)
 class Contest:
     """`version` of the policy, by which the store tells runs of fluid arms apart. `times`: how much longer runs are than usual.
+    `screens` knows which layouts were found before; what is found now it is told.
     `said` is told what was found, `running` what is under way."""
 
     model: Model
@@ -85,6 +79,7 @@ class Contest:
     aim: Aim
     judged: int
     store: Store = field(default_factory=Store)
+    screens: Screens = field(default_factory=Screens)
     version: str = ""
     said: Callable[[str], None] = lambda _: None
     running: Callable[[str], None] = lambda _: None
@@ -99,40 +94,58 @@ class Contest:
         self._length = Length.of(self.workload, self.aim, self.judged, self.times)
 
     def cell(self, seeds: Sequence[int]) -> Cell:
-        found = self._screened()
+        seeds, found = tuple(seeds), self._found_before() or self._screened()
         names = {kind: two[0].arm.name for kind, two in found.items()}
-        rates: dict[Kind, tuple[float, ...]] = dict.fromkeys(Kind, (0.0,))
-        rates |= {kind: (two[0].rate,) for kind, two in found.items()}
-        static = max(rates[kind][0] for kind in STATIC)
-        behind = frozenset(kind for kind in STATIC if rates[kind][0] < _BEHIND * static)
+        rates = dict.fromkeys(Kind, 0.0) | {kind: two[0].rate for kind, two in found.items()}
+        static = max(rates[kind] for kind in STATIC)
+        behind = frozenset(kind for kind in STATIC if rates[kind] < _BEHIND * static)
+        finals: dict[Kind, Final] = {}
         for kind in (*STATIC, Kind.FLUID):
             if kind in found and kind not in behind:
-                final = self._final(found[kind], seeds)
-                names[kind], rates[kind] = final.name, final.rates
-                if kind is Kind.FLUID:
-                    routed = self._routed(final, found[kind][0].rate, seeds)
-                    names[Kind.ROUTED], rates[Kind.ROUTED] = routed.name, routed.rates
-        return Cell(self.model.name, self.mix, self.aim, names, rates, behind)
+                finals[kind] = self._final(found[kind], seeds)
+        if Kind.FLUID in finals:
+            finals[Kind.ROUTED] = self._routed(finals[Kind.FLUID], seeds)
+        names |= {kind: final.name for kind, final in finals.items()}
+        rates |= {kind: final.rate for kind, final in finals.items()}
+        cell = Cell(self.model.name, self.mix, self.aim, len(seeds), names, rates, behind)
+        return replace(cell, points=self._points(finals, cell.best))
 
-    def rates(self, arms: Sequence[Arm], seeds: Sequence[int]) -> list[tuple[float, ...]]:
-        """Of these alone, one a seed: nothing is chosen."""
+    def rates(self, arms: Sequence[Arm], seeds: Sequence[int]) -> list[float]:
+        """Of these alone: nothing is chosen."""
         work = Work.of(self.model, self.workload)
         start, found = max(map(work.start, self.model.degrees)), []
         for arm in arms:
-            rates = []
-            for seed in seeds:
-                rates.append(self._finely(self._hunt(arm, seed), start))
-                start = rates[-1] or start
-            self.said(f"{arm.name}: {', '.join(f'{rate:.3f}' for rate in rates)}/s")
-            found.append(tuple(rates))
+            found.append(self._finely(self._hunt(arm, tuple(seeds)), start))
+            start = found[-1] or start
+            self.said(f"{arm.name}: {found[-1]:.3f}/s")
         return found
 
-    def _routed(self, fluids: Final, start: float, seeds: Sequence[int]) -> Final:
+    def _points(self, finals: Mapping[Kind, Final], best: Kind) -> tuple[float, ...]:
+        if best not in finals or Kind.FLUID not in finals or not (rate := finals[best].hunt.held):
+            return ()
+        static, fluids = finals[best].hunt.good(rate), finals[Kind.FLUID].hunt.good(rate)
+        return tuple(100 * (ours - theirs) for ours, theirs in zip(fluids, static, strict=True))
+
+    def _routed(self, fluids: Final, seeds: tuple[int, ...]) -> Final:
         """Who may hand off and never did is as who may not."""
-        if not fluids.handed:
+        if not fluids.hunt.handed:
             return fluids
+        start = fluids.rate or max(map(Work.of(self.model, self.workload).start, self.model.degrees))
         two = self._two(fluid(self.model, self.aim, leans=False), start, start / 16)
-        return self._final(two, seeds) if two else Final("", (0.0,), False)
+        return self._final(two, seeds) if two else replace(fluids, name="", rate=0.0)
+
+    def _found_before(self) -> dict[Kind, list[Found]]:
+        found: dict[Kind, list[Found]] = {}
+        for name, rate in self.screens.of(self._case):
+            arm = named(self.model, self.aim, name)
+            if arm is None:
+                raise ValueError(f"{self._case}: there is no layout {name!r}")
+            found.setdefault(arm.kind, []).append(Found(arm, rate))
+        return found
+
+    @property
+    def _case(self) -> str:
+        return f"{self.model.name} {self.mix} {self.aim.limits}"
 
     def _screened(self) -> dict[Kind, list[Found]]:
         """The best of each kind, and its runner-up where there is one."""
@@ -146,6 +159,7 @@ class Contest:
         found[Kind.SPLIT] = self._two(static_splits(self.model, work), start, least)
         start = max([static, *(one.rate for one in found[Kind.SPLIT])]) or start
         found[Kind.FLUID] = self._two(fluid(self.model, self.aim), start, start / 64)
+        self.screens.keep(self._case, {short(one.arm.name): one.rate for two in found.values() for one in two})
         return {kind: two for kind, two in found.items() if two}
 
     def _two(self, arms: Sequence[Arm], start: float, least: float) -> list[Found]:
@@ -181,30 +195,33 @@ class Contest:
 
     def _found(self, arm: Arm, level: float) -> Found | None:
         """None if it does not hold `level`, which costs one run, or none."""
-        hunt = self._hunt(arm, SCREEN_SEED)
+        hunt = self._hunt(arm, (SCREEN_SEED,))
         if arm.most <= level or not hunt.holds(level):
             return None
         rate = hunt.highest(level, _NEAR, _COARSE)
         self.said(f"screen {hunt.name}: {rate:.3g}/s")
         return Found(arm, rate)
 
-    def _final(self, found: Sequence[Found], seeds: Sequence[int]) -> Final:
-        """The best. A runner-up that is no better with the only seed, or far behind with the first, is not run further."""
-        finals: list[Final] = []
-        least = 1 + _FINE / 2 if len(seeds) == 1 else _HOPEFUL
+    def _final(self, found: Sequence[Found], seeds: tuple[int, ...]) -> Final:
+        """The best. A runner-up that is no better than the first is not run further."""
+        best: Final | None = None
         for one in found:
-            hunts = [self._hunt(one.arm, seed) for seed in seeds]
-            if finals and not hunts[0].holds(finals[0].rates[0] * least):
-                continue
-            rates = tuple(map(partial(self._finely, start=one.rate), hunts))
-            self.said(f"{one.arm.kind.value} {one.arm.name}: {', '.join(f'{rate:.3f}' for rate in rates)}/s")
-            finals.append(Final(one.arm.name, rates, any(hunt.handed for hunt in hunts)))
-        return max(finals, key=lambda final: fmean(final.rates))
+            hunt, start = self._hunt(one.arm, seeds), one.rate
+            if best is not None and best.rate:
+                start = best.rate * (1 + _FINE / 2)
+                if not hunt.holds(start):
+                    continue
+            rate = self._finely(hunt, start)
+            self.said(f"{one.arm.kind.value} {one.arm.name}: {rate:.3f}/s")
+            if best is None or rate > best.rate:
+                best = Final(one.arm.name, rate, hunt)
+        assert best is not None, "somebody was found"
+        return best
 
     def _finely(self, hunt: Hunt, start: float) -> float:
         return hunt.highest(start, _NEAR, _FINE)
 
-    def _hunt(self, arm: Arm, seed: int) -> Hunt:
+    def _hunt(self, arm: Arm, seeds: tuple[int, ...]) -> Hunt:
         policy = f" {self.version}" if arm.layout.roles is not None else ""
         name = f"{self.model.name} {self.mix} {arm.name}{policy}"
-        return Hunt(arm.layout, self._question, self.aim, self._length, seed, name, self.store, self.running)
+        return Hunt(arm.layout, self._question, self.aim, self._length, seeds, name, self.store, self.running)

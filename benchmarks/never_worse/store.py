@@ -1,7 +1,6 @@
 """What runs have shown, one a line, so that an interrupted table goes on where it was."""
 
 import json
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -12,9 +11,12 @@ _POLICY = ("gateway/policy/roles/*.py", "loadgen/simulate/*.py", "benchmarks/nev
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Whether the goal was kept, and how many answers were handed over in that run."""
+    """Of one run: how many requests were judged, how many were bad (at least, where it was `cut` because these were too many),
+    and how many answers were handed over."""
 
-    held: bool
+    judged: int
+    bad: int
+    cut: bool
     handed: int
 
 
@@ -31,18 +33,21 @@ class Store:
                 path.write_text(text)
             for line in text.splitlines():
                 kept = json.loads(line)
-                self._seen[kept["run"]] = Seen(kept["held"], kept["handed"])
+                run = kept.pop("run")
+                self._seen[run] = Seen(**kept)
 
     def __len__(self) -> int:
         return len(self._seen)
 
-    def find(self, run: str, measure: Callable[[], Seen]) -> Seen:
-        if run not in self._seen:
-            self._seen[run] = seen = measure()
-            if self._path is not None:
-                with self._path.open("a") as file:
-                    file.write(json.dumps({"run": run, **asdict(seen)}) + "\n")
-        return self._seen[run]
+    def find(self, run: str) -> Seen | None:
+        return self._seen.get(run)
+
+    def keep(self, run: str, seen: Seen) -> None:
+        """In place of what was kept of that run."""
+        self._seen[run] = seen
+        if self._path is not None:
+            with self._path.open("a") as file:
+                file.write(json.dumps({"run": run, **asdict(seen)}) + "\n")
 
 
 def policy_version(root: Path) -> str:

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from math import sqrt
+from functools import cached_property
+from math import inf, sqrt
 
 import numpy as np
 
@@ -70,34 +71,39 @@ class Length:
 
 @dataclass(slots=True)
 class Hunt:
-    """The highest rate that one layout holds with one seed. `name` says in the store which layout and traffic it is;
-    `running` is told of each run as it begins."""
+    """The highest rate that one layout holds: of the requests of all `seeds` together, that share is good. `name` says in the store
+    which layout and traffic it is; `running` is told of each run as it begins. `held`: the highest rate that was seen to be held."""
 
     layout: Layout
     question: Question
     aim: Aim
     length: Length
-    seed: int
+    seeds: tuple[int, ...]
     name: str = ""
     store: Store = field(default_factory=Store)
     running: Callable[[str], None] = lambda _: None
     handed: bool = False
+    held: float = 0.0
 
     def holds(self, rate: float) -> bool:
         """At a rate of four digits, which the store can name."""
         rate = float(f"{rate:.4g}")
-        run = f"{self.name} {self.aim.limits} {self.length.words} {self.seed} {rate:g}"
-        seen = self.store.find(run, lambda: self._measured(rate))
-        self.handed |= seen.handed > 0
-        return seen.held
+        runs = [_Run(self, seed, rate) for seed in self.seeds]
+        allowed = sum(one.judged for one in runs) * (1 - GOAL) + 1e-9
+        for one in runs:
+            seen = one.seen(allowed)
+            self.handed |= seen.handed > 0
+            allowed -= seen.bad
+            if allowed < 0:
+                return False
+        self.held = max(self.held, rate)
+        return True
 
-    def _measured(self, rate: float) -> Seen:
-        self.running(f"{self.name} at {rate:g}/s")
-        schedule, window = self._schedule(rate)
-        simulation = Simulation(self.layout, schedule)
-        ran = run(simulation, self.question, window, GOAL)
-        # paced sessions would not be judged; the schedules here have none
-        return Seen(ran.bad is None, simulation.legs.handoffs)
+    def good(self, rate: float) -> tuple[float, ...]:
+        """Share of the requests of each seed that are good at that rate, whatever the goal."""
+        rate = float(f"{rate:.4g}")
+        seen = [_Run(self, seed, rate).seen(inf) for seed in self.seeds]
+        return tuple(1 - one.bad / one.judged for one in seen)
 
     def highest(self, start: float, step: float, precision: float) -> float:
         """Between the rate that held and the one that did not, on a log scale. The first step away from `start` is by
@@ -118,13 +124,48 @@ class Hunt:
             low, high = (rate, high) if self.holds(rate) else (low, rate)
         return sqrt(low * high)
 
-    def _schedule(self, rate: float) -> tuple[Schedule, tuple[float, float]]:
+    def schedule(self, rate: float, seed: int) -> tuple[Schedule, tuple[float, float]]:
+        """And when those that are judged are sent."""
         lead_s = self.length.lead_s
         until_s = lead_s + max(self.length.span_s, self.length.times * self.length.judged / rate)
         plan = Plan(
             self.question.workload,
             Arrivals(Kind.POISSON, rate=rate),
-            self.seed,
+            seed,
             duration_s=until_s + self.length.tail_s,
         )
         return build(plan), (lead_s, until_s)
+
+
+class _Run:
+    """One seed at one rate. It is only run where the store does not know enough of it."""
+
+    def __init__(self, hunt: Hunt, seed: int, rate: float) -> None:
+        self._hunt, self._seed, self._rate = hunt, seed, rate
+        self._words = f"{hunt.name} {hunt.aim.limits} {hunt.length.words} {seed} {rate:g}"
+        self._known = hunt.store.find(self._words)
+
+    @cached_property
+    def _planned(self) -> tuple[Schedule, tuple[float, float]]:
+        return self._hunt.schedule(self._rate, self._seed)
+
+    @property
+    def judged(self) -> int:
+        if self._known is not None:
+            return self._known.judged
+        schedule, (begin_s, end_s) = self._planned
+        return sum(begin_s <= one.at_s < end_s for one in schedule.requests)
+
+    def seen(self, allowed: float) -> Seen:
+        """Whole, unless more than `allowed` were bad."""
+        known = self._known
+        if known is not None and (not known.cut or known.bad > allowed):
+            return known
+        self._hunt.running(f"{self._hunt.name} at {self._rate:g}/s")
+        schedule, window = self._planned
+        simulation = Simulation(self._hunt.layout, schedule)
+        ran = run(simulation, self._hunt.question, window, GOAL, allowed)
+        # paced sessions would not be judged; the schedules here have none
+        seen = self._known = Seen(ran.judged, ran.bad, ran.cut, simulation.legs.handoffs)
+        self._hunt.store.keep(self._words, seen)
+        return seen

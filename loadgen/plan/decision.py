@@ -12,6 +12,7 @@ from loadgen.plan.question import Question
 from loadgen.result import Ending, Result
 from loadgen.simulate.flight import Flight
 from loadgen.simulate.simulation import Simulation
+from loadgen.slo.policy import Policy
 
 #: How often the judged are looked at while they are sent.
 _LOOKS = 32
@@ -21,30 +22,40 @@ _SLACK = 1 + 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """`results` of what was sent by the end; what was still open counts as timed out. `bad`: how many of the judged had
-    missed when the goal was out of reach and the run was ended; None where every judged request has ended."""
+    """`results` of what was sent by the end; what was still open counts as timed out. `bad`: how many of the judged have
+    missed. `cut`: the run was ended when these were too many; otherwise every judged request has ended."""
 
     results: tuple[Result, ...]
     judged: int
-    bad: int | None
+    bad: int
+    cut: bool
 
 
-def run(simulation: Simulation, question: Question, window: tuple[float, float], goal: float) -> Ran:
-    """`simulation` must not have begun. Nobody samples its telemetry: that would cut long strides of decode steps short."""
+def run(
+    simulation: Simulation,
+    question: Question,
+    window: tuple[float, float],
+    goal: float,
+    allowed: float | None = None,
+) -> Ran:
+    """`simulation` must not have begun. Nobody samples its telemetry: that would cut long strides of decode steps short.
+    `allowed`: how many may be bad, where the goal is that of several runs together."""
     planned = simulation.schedule.requests
     if any(p.after is not None for p in planned):  # nobody knows beforehand when a turn of a session is sent
         results = simulation.run().results
-        return Ran(results, sum(window[0] <= r.intended_s < window[1] for r in results), None)
+        judged = [r for r in results if window[0] <= r.intended_s < window[1]]
+        return Ran(results, len(judged), sum(_missed(result, question.policy) for result in judged), cut=False)
     watch = _Watch(simulation, question, [p.index for p in planned if window[0] <= p.at_s < window[1]])
-    judged = len(watch.open)
-    allowed = judged * (1 - goal) + 1e-9
+    count = len(watch.open)
+    if allowed is None:
+        allowed = count * (1 - goal) + 1e-9
     simulation.clients.start()
     until_s, look_s = window[0], (window[1] - window[0]) / _LOOKS
     while simulation.clients.left and watch.open and len(watch.bad) <= allowed:
         until_s += look_s
         simulation.fleet.engines.run(simulation.legs.hear, until_s=until_s)
         watch.look(until_s)
-    return Ran(_results(simulation, until_s), judged, len(watch.bad) if len(watch.bad) > allowed else None)
+    return Ran(_results(simulation, until_s), count, len(watch.bad), cut=len(watch.bad) > allowed)
 
 
 class _Watch:
@@ -64,7 +75,7 @@ class _Watch:
                 flight = self._clients.under_way.get(index)
                 if flight is not None and self._late(flight, now_s):
                     self.bad.add(index)
-            elif result.ending is not Ending.CANCELLED and not judge(result, self._policy).good:
+            elif _missed(result, self._policy):
                 self.bad.add(index)
         self.open = still
 
@@ -76,6 +87,11 @@ class _Watch:
         if ttft_s is not None and first_s - flight.intended_s > ttft_s * _SLACK:
             return True
         return tpot_s is not None and now_s - first_s > tpot_s * (flight.output_tokens - 1) * _SLACK
+
+
+def _missed(result: Result, policy: Policy) -> bool:
+    """Who was left by its client is not judged."""
+    return result.ending is not Ending.CANCELLED and not judge(result, policy).good
 
 
 def _results(simulation: Simulation, now_s: float) -> tuple[Result, ...]:

@@ -65,7 +65,7 @@ def observe(candidate: Candidate, question: Question, rate: float, seed: int, ef
     schedule, window = question.schedule(rate, seed, effort)
     layout = candidate.layout(question.changes, question.client_timeout_s, gaps=question.gaps)
     ran = run(Simulation(layout, schedule), question, window, goal)
-    if ran.bad is not None:
+    if ran.cut:
         most = (ran.judged - ran.bad) / ran.judged
         return Seen(rate, most, Interval(0.0, most), False, ran.judged, 0, None, None, goal)
     judged = judge_all(in_window(ran.results, window), question.policy)

@@ -131,11 +131,12 @@ def test_a_longer_run_judges_as_many_more_and_is_another_in_the_store() -> None:
 
 
 def test_a_store_that_was_killed_as_it_wrote_goes_on(tmp_path: Path) -> None:
-    path = tmp_path / "runs.jsonl"
-    Store(path).find("a 7", lambda: Seen(True, 3))
+    path, seen = tmp_path / "runs.jsonl", Seen(60, 3, cut=False, handed=0)
+    Store(path).keep("a 7", seen)
     with path.open("a") as file:
-        file.write('{"run": "b 7", "he')
-    Store(path).find("c 7", lambda: Seen(False, 0))
+        file.write('{"run": "b 7", "ju')
+    Store(path).keep("c 7", seen)
     again = Store(path)
-    assert again.find("c 7", lambda: Seen(True, 9)) == Seen(False, 0)
+    assert again.find("c 7") == seen
+    assert again.find("b 7") is None
     assert len(again) == 2

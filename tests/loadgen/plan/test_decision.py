@@ -1,5 +1,7 @@
 """A run that ends early must not answer otherwise than the whole run."""
 
+from math import inf
+
 import pytest
 
 from loadgen.measure.verdict import judge_all
@@ -42,10 +44,21 @@ def test_a_lost_run_ends_before_its_time() -> None:
     schedule, window = asked.schedule(400.0, 0, BRIEF)
     simulation = Simulation(COLOCATED.layout(), schedule)
     ran = run(simulation, asked, window, 0.9)
-    assert ran.bad is not None
+    assert ran.cut
     assert ran.bad > 0.1 * ran.judged
     assert simulation.clients.left > 0
     assert len(ran.results) <= len(schedule.requests)
+
+
+def test_several_runs_may_share_what_is_allowed() -> None:
+    asked = question()
+    schedule, window = asked.schedule(400.0, 0, BRIEF)
+    whole = run(Simulation(COLOCATED.layout(), schedule), asked, window, 0.9, allowed=inf)
+    assert not whole.cut
+    assert whole.bad > 0.1 * whole.judged
+    some = run(Simulation(COLOCATED.layout(), schedule), asked, window, 0.9, allowed=3)
+    assert some.cut
+    assert 3 < some.bad <= whole.bad
 
 
 def test_a_run_ended_for_one_goal_says_nothing_of_a_lower_one() -> None:
