@@ -54,6 +54,11 @@ class Point:
     replicas: str
 
     @property
+    def table(self) -> str:
+        """The model whose table this is; "" for a size between two."""
+        return self.grade.removeprefix("table ") if self.grade.startswith("table ") else ""
+
+    @property
     def gain(self) -> float:
         """How many times faster the best layout with TP is than replicas; infinite where a model does not fit one GPU."""
         alone = self.rates.get(self.replicas, 0.0)

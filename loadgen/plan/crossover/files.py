@@ -34,6 +34,7 @@ def document(found: Crossover) -> dict[str, Any]:
         "model": found.model,
         "billions": found.billions,
         "gpus": found.words.gpus,
+        "prompts": "natural-reasoning",
         "spread_cv": found.words.spread,
         "max_num_seqs": found.words.max_num_seqs,
         "variants": [{"words": each.words, "remark": each.remark} for each in found.variants],

@@ -138,6 +138,26 @@ def test_a_crossover_leaves_its_files(monkeypatch: pytest.MonkeyPatch, tmp_path:
         assert (tmp_path / name).read_text().startswith("<svg")
 
 
+def test_every_word_is_whole_on_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """On 80 columns the tables that sizes lie between were cut short, three lines a row."""
+    monkeypatch.setattr(
+        curves,
+        "bound_of",
+        lambda pools, demands: replace(room(pools, demands), rate_per_s=float(pools[0].profile.tp == 2) + 1),
+    )
+    console = Console(width=80, file=(tmp_path / "shown").open("w"))
+    words = Words(MODEL, outputs=(250, 1000, 2500, 6000), at_once=(8192,), what_if=("hbm=1.25x,fp8=ideal",))
+    run_crossover(words, 1, None, True, console)
+    console.file.flush()
+    shown = (tmp_path / "shown").read_text()
+    assert "…" not in shown
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "9.35B" in shown
+    lines = [line.split() for line in shown.splitlines()]
+    assert ["32.8B", "qwen3-32b", *["DP4×TP2", "2.00x"] * 4] in lines
+    assert ["9.35B", *["DP4×TP2", "2.00x"] * 4] in lines
+
+
 def test_what_means_nothing_is_refused() -> None:
     wrong = ({"gpus": 1}, {"gpus": 7}, {"outputs": (0,)}, {"outputs": (1e9,)}, {"at_once": (0,)})
     for words in (Words(MODEL, **each) for each in wrong):
