@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from loadgen.arms.base import Arm
+from loadgen.arms.virtual import VirtualArm
+from loadgen.arrivals.process import Kind
 from loadgen.experiment import Experiment
 from loadgen.failure import LoadgenError
 from loadgen.measure.interval import Interval, mean_interval, paired_difference
@@ -67,6 +69,13 @@ def check_shared_limits(experiment: Experiment) -> None:
     if needs_reference(experiment):
         name = experiment.policy.name
         raise LoadgenError(f"compare: {name} measures each target by itself unloaded; arms need limits that they share")
+
+
+def alike(experiment: Experiment, arms: Sequence[Arm]) -> bool:
+    """Whether repetitions would all be the first one again, and their spread nothing but made up: a replay, simulated."""
+    if experiment.arrivals.kind is not Kind.REPLAY or not all(isinstance(arm, VirtualArm) for arm in arms):
+        return False
+    return experiment.schedule(repetition=0).digest == experiment.schedule(repetition=1).digest
 
 
 def order(arms: int, repetition: int) -> list[int]:

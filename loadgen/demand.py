@@ -9,7 +9,8 @@ class Demand:
 
     Sessions: `turn` counts from 0; `think_s` is the pause between the end of the previous answer and this turn,
     `service_s` the nominal time the previous answer takes when turns are placed on a fixed schedule.
-    `at_s` is the arrival in the trace the demand came from, where it came from one.
+    `at_s` is the arrival in the trace the demand came from, where it came from one, and `precision` that of the numbers it was
+    answered with there: `bfloat16`, or `fp8/bfloat16` where weights and KV differ.
     """
 
     prompt_tokens: int
@@ -26,6 +27,7 @@ class Demand:
     patience_s: float | None = None
     leave_after_tokens: int | None = None
     text: str | None = None
+    precision: str = ""
 
     @property
     def total_tokens(self) -> int:

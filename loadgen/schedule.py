@@ -127,7 +127,7 @@ def _assemble(plan: Plan, starts: Sequence[float], chains: Sequence[Chain]) -> S
         at = start
         for turn, demand in enumerate(chain):
             if turn:
-                at += demand.service_s + demand.think_s
+                at = _turn_s(plan, start, at, chain[0], demand)
             rows.append((at, number, turn, demand))
     rows.sort(key=lambda row: row[:3])
     if not rows:
@@ -139,6 +139,13 @@ def _assemble(plan: Plan, starts: Sequence[float], chains: Sequence[Chain]) -> S
         for i, (at, number, turn, demand) in enumerate(rows)
     )
     return Schedule(requests, _window(plan, rows[-1][0], len(rows)), plan.arrivals, plan.seed)
+
+
+def _turn_s(plan: Plan, start: float, previous: float, first: Demand, demand: Demand) -> float:
+    """A replay sends every turn when the trace has it; else, and where it has no time, think time and answer go by."""
+    if plan.arrivals.kind is Kind.REPLAY and demand.at_s is not None and first.at_s is not None:
+        return max(previous, start + (demand.at_s - first.at_s) / plan.arrivals.time_scale)
+    return previous + demand.service_s + demand.think_s
 
 
 def _window(plan: Plan, last_s: float, count: int) -> float:

@@ -15,7 +15,7 @@ from loadgen.cli.options import ClientOptions, JudgeOptions, LoadOptions, Output
 from loadgen.cli.run import choose_rates
 from loadgen.cli.search import check_searchable, goal_shares, search_arm
 from loadgen.cli.session import Session
-from loadgen.compare import check_equal, check_shared_limits, comparison_document, order
+from loadgen.compare import alike, check_equal, check_shared_limits, comparison_document, order
 from loadgen.experiment import Experiment
 from loadgen.failure import LoadgenError
 
@@ -96,6 +96,11 @@ def command(
     check_equal(made, allow_unequal=allow_unequal)
     build.check_output(output)
     session = Session(output.quiet)
+    if repeat > 1 and alike(experiment, made):
+        session.say(
+            "the same schedule in virtual time gives the same again: one repetition, and no uncertainty to state"
+        )
+        repeat = 1
     found: list[dict[str, Any]] = []
 
     async def main(session: Session) -> None:

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from loadgen.cli.record import record_workload
 from loadgen.client.vocabulary import LocalTokenizer
 from loadgen.demand import Demand
 from loadgen.failure import LoadgenError
@@ -21,11 +22,13 @@ from loadgen.workload.describe import Description, describe
 from loadgen.workload.family import shipped
 from loadgen.workload.fit import fit as fit_family
 from loadgen.workload.readers import reader
+from loadgen.workload.recording import row_of
 from loadgen.workload.sessions import SESSIONS
 from loadgen.workload.spec import Catalogue
 from loadgen.workload.trace import TraceWorkload
 
-app = typer.Typer(help="List, describe, sample, plot and fit workloads.", no_args_is_help=True)
+app = typer.Typer(help="List, describe, sample, record, plot and fit workloads.", no_args_is_help=True)
+app.command("record")(record_workload)
 
 Spec = Annotated[
     list[str], typer.Argument(help="NAME or FILE and KEY=VALUE words in one argument; several make a mix.")
@@ -82,12 +85,10 @@ def sample_workload(
 ) -> None:
     """Requests as CSV, in the plain format that loadgen also reads."""
     rows, _ = _draw(spec, requests, seed, tokenizer)
-    out = csv.writer(sys.stdout)
-    out.writerow(["arrival_s", "input_tokens", "output_tokens", "class", "tenant", "session", "think_s", "hash_ids"])
-    for d in rows[:requests]:
-        at = "" if d.at_s is None else f"{d.at_s:.6g}"
-        ids = " ".join(map(str, d.prefix))
-        out.writerow([at, d.prompt_tokens, d.output_tokens, d.klass, d.tenant, d.session, d.think_s or "", ids])
+    made = [row_of(d) | {"hash_ids": " ".join(map(str, d.prefix))} for d in rows[:requests]]
+    out = csv.DictWriter(sys.stdout, list(made[0]))
+    out.writeheader()
+    out.writerows(made)
 
 
 @app.command("plot")

@@ -26,6 +26,7 @@ from loadgen.demand import Demand
 from loadgen.failure import LoadgenError
 from loadgen.schedule import Schedule
 from loadgen.simulate.changes import Addition, Change
+from loadgen.simulate.precision import precision_notes
 from proto.worker import Role
 
 if TYPE_CHECKING:
@@ -217,4 +218,6 @@ class Layout:
         from loadgen.simulate.simulation import simulate
 
         outcome = simulate(self, schedule)
-        return Simulated(outcome.results, outcome.telemetry, outcome.notes, self.model)
+        asked = (planned.demand for planned in schedule.requests)
+        notes = (*outcome.notes, *precision_notes(asked, [pool.profile for pool in self.pools]))
+        return Simulated(outcome.results, outcome.telemetry, notes, self.model)

@@ -19,6 +19,7 @@ class Labels:
     tenants: int = 0
     patience_s: float | None = None
     leave_after_tokens: int | None = None
+    precision: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,7 @@ class Part:
                 klass=labels.klass or d.klass or self.workload.name,
                 patience_s=d.patience_s if labels.patience_s is None else labels.patience_s,
                 leave_after_tokens=labels.leave_after_tokens or d.leave_after_tokens,
+                precision=labels.precision or d.precision,
             )
             for d in chain
         )

@@ -68,6 +68,7 @@ class Catalogue:
             tenants=options.take("tenants", int, 0),
             patience_s=options.take("patience", _maybe_float, None),
             leave_after_tokens=options.take("leave-after", _maybe_int, None),
+            precision=options.take("precision", str, ""),
         )
         weight = options.take("weight", float, 1.0)
         options.done()

@@ -8,7 +8,7 @@ from pathlib import Path
 from loadgen.demand import Demand
 from loadgen.failure import LoadgenError
 from loadgen.workload.observed import SCHEMA
-from loadgen.workload.readers import azure, burstgpt, mooncake, observed, plain, servegen, sharegpt, ticks
+from loadgen.workload.readers import azure, burstgpt, mooncake, observed, plain, recorded, servegen, sharegpt, ticks
 from loadgen.workload.readers.lines import csv_rows, json_rows, opened
 
 
@@ -19,6 +19,7 @@ class Format(StrEnum):
     SERVEGEN = "servegen"
     SHAREGPT = "sharegpt"
     OBSERVED = "observed"
+    SESSIONS = "sessions"
     CSV = "csv"
     JSONL = "jsonl"
 
@@ -35,6 +36,7 @@ _READERS: dict[Format, Callable[[Path], Iterator[Demand]]] = {
     Format.BURSTGPT: burstgpt.read,
     Format.SERVEGEN: servegen.read,
     Format.OBSERVED: observed.read,
+    Format.SESSIONS: recorded.read,
     Format.CSV: plain.read_csv,
     Format.JSONL: plain.read_jsonl,
 }
@@ -50,6 +52,8 @@ def recognise(path: Path) -> Format:
         _, first = next(json_rows(path))
         if first.get("schema") == SCHEMA:
             return Format.OBSERVED
+        if first.get("schema") == recorded.SCHEMA:
+            return Format.SESSIONS
         if "input_length" in first and "timestamp" in first:
             return Format.MOONCAKE
         return Format.SERVEGEN if "data" in first else Format.JSONL
@@ -80,6 +84,8 @@ def read(
     if not rows:
         raise LoadgenError(f"{path}: no usable request in it")
     notes = [f"trace {path.name}, format {form}, {len(rows)} requests"]
+    if form is Format.SESSIONS:  # its times are a schedule's, not those of a coarse clock
+        return rows, notes + recorded.remarks(next(json_rows(path))[1])
     return _on_one_clock(rows, notes, spreading), notes
 
 
