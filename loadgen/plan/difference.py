@@ -25,6 +25,6 @@ def changes(old: Candidate, new: Candidate) -> list[str]:
         for role, name in WORKER_NAMES.items()
         if pool(old, role) != pool(new, role)
     ]
-    if old.local_below != new.local_below:
+    if old.local_below != new.local_below and any(part.role is Role.PREFILL for part in new.parts):
         lines.append(f"local prefill below: {old.local_below} -> {new.local_below} tokens")
     return lines

@@ -102,7 +102,7 @@ def _ranking(planned: Planned, *, labels: bool) -> Table:
         cost = costs(row, planned)
         cells = [str(row.place), *([row.candidate.label] if labels else [])]
         cells += [_number(row.rates.get(goal), row.candidate.gpus) for goal in goals]
-        cells += [_interval(row), f"{row.share_of_bound:.0%}", row.bound_by, _behind(row)]
+        cells += [_interval(row), f"{row.share_of_bound:.0%}", row.bound_by.replace("_", " "), _behind(row)]
         cells.append(f"{cost['gpu_hours_per_1000_good']:.3g}")
         if priced:
             money = cost["price_per_1000_good"]

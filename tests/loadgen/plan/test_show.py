@@ -102,6 +102,7 @@ def test_what_changes_is_said_and_nothing_else() -> None:
         "decode: 1 x TP1, 8192 tokens a step, 256 sequences -> 1 x TP1, 8192 tokens a step, 64 sequences",
         "local prefill below: 512 -> 16 tokens",
     ]
+    assert not any("local" in line for line in changes(APART, COLOCATED))  # nobody hands off there
     kinds = Candidate((*COLOCATED.parts, Part(Role.BOTH, 1, Engine(f"{PROFILE}?gib=96"))))
     assert changes(COLOCATED, kinds) == [
         "colocated: 2 x TP1, 2048 tokens a step, on h200-sxm -> 2 x TP1, 2048 tokens a step, on h200-sxm and "
