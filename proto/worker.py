@@ -30,7 +30,8 @@ class RoleChange:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """Where a TP group sits; equal strings mean the same place, empty means unknown."""
+    """Where a TP group sits; equal strings mean the same place, empty means unknown. `host` may be a container's own name;
+    `node` is what the operator calls the machine."""
 
     host: str
     nvlink_domain: str = ""
@@ -38,6 +39,7 @@ class Topology:
     numa: str = ""
     device: str = "cpu"
     transports: tuple[str, ...] = ("tcp",)
+    node: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,12 @@ Layers, weakest first: file (YAML or TOML), environment (TANDEM_SECTION__KEY), f
 """
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -32,6 +33,10 @@ ENV_DELIMITER = "__"
 POOL_NAMES = {Role.PREFILL: "prefill", Role.DECODE: "decode", Role.BOTH: "colocated"}
 
 
+#: Kubernetes: a DNS name and a slash, where there are both, and a name.
+_LABEL = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+
+
 class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -50,6 +55,25 @@ class LayoutConfig(Section):
     prefill: PoolConfig = PoolConfig()
     decode: PoolConfig = PoolConfig()
     colocated: PoolConfig = PoolConfig()
+    gpus_per_node: int = Field(8, ge=1, description="GPUs of one machine, which exchange over NVLink.")
+    tp_across_nodes: bool = Field(
+        False,
+        description="Allow a TP degree above `gpus_per_node`: ranks then exchange over the network in each layer.",
+    )
+    near: str = Field(
+        "",
+        description=(
+            "Kubernetes: pools that hand KV to each other are put where nodes have the same value of this label, as far as"
+            " there is room, e.g. topology.kubernetes.io/zone."
+        ),
+    )
+
+    @field_validator("near")
+    @classmethod
+    def _a_label(cls, near: str) -> str:
+        if near and not _LABEL.fullmatch(near):
+            raise ValueError("is no key of a Kubernetes label, such as topology.kubernetes.io/zone")
+        return near
 
     @model_validator(mode="after")
     def _someone_decodes(self) -> Self:
@@ -121,6 +145,19 @@ class TandemConfig(BaseSettings):
                 self._merged(pool)
             except ValidationError as e:
                 raise ConfigError.nested(e, ("layout", name, "engine"), EngineConfig) from e
+        return self
+
+    @model_validator(mode="after")
+    def _groups_stay_on_their_node(self) -> Self:
+        layout = self.layout
+        for role, name in POOL_NAMES.items():
+            tp = self.engine_of(role).tp if layout.workers(role) else 1
+            if tp > layout.gpus_per_node and not layout.tp_across_nodes:
+                raise ValueError(
+                    f"layout.{name}: TP{tp} does not fit a node of {layout.gpus_per_node} GPUs (layout.gpus_per_node): its "
+                    "ranks would exchange over the network in each layer. Use more workers of a smaller degree, or say "
+                    "layout.tp_across_nodes: true"
+                )
         return self
 
     def engine_of(self, role: Role) -> EngineConfig:

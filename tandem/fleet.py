@@ -168,9 +168,15 @@ def _gateway(name: str, image: str, config: TandemConfig, gateways: int) -> dict
 def _pool(name: str, image: str, config: TandemConfig, crew: Crew, gateways: int) -> dict[str, Any]:
     joins = [f"{name}-gateway-{number}.{name}-gateways:{JOIN_PORT}" for number in range(gateways)]
     arguments = crew.arguments(f"{MOUNT}/layout.yaml", joins, "$(POD_NAME)", "$(POD_IP)")
+    env = [
+        _field("POD_NAME", "metadata.name"),
+        _field("POD_IP", "status.podIP"),
+        # each worker says on which machine it is, which its pod's own host name does not
+        _field("TANDEM_WORKER__NODE", "spec.nodeName"),
+    ]
     container = _container("worker", image, arguments) | {
         "ports": [{"name": "grpc", "containerPort": WORKER_PORT}],
-        "env": [_field("POD_NAME", "metadata.name"), _field("POD_IP", "status.podIP")],
+        "env": env,
         # loading a model takes long; until then nobody may call it dead
         "startupProbe": {
             "grpc": {"port": WORKER_PORT},
@@ -191,9 +197,24 @@ def _pool(name: str, image: str, config: TandemConfig, crew: Crew, gateways: int
             "replicas": crew.count,
             "podManagementPolicy": "Parallel",
             "selector": {"matchLabels": labels},
-            "template": _pod(name, labels, container, config.worker.drain_s),
+            "template": _near(_pod(name, labels, container, config.worker.drain_s), name, config, crew),
         },
     }
+
+
+def _near(pod: dict[str, Any], name: str, config: TandemConfig, crew: Crew) -> dict[str, Any]:
+    """Prefers nodes near the pools it exchanges KV with; a preference, so that a full place keeps nobody from starting."""
+    fluid = config.gateway.routing.fluid is not None  # then workers of one pool are pairs, too
+    others = [each.name for each in crews(config) if each.role is not crew.role or fluid]
+    if not config.layout.near or not others:
+        return pod
+    selector = {
+        "matchLabels": {"app.kubernetes.io/name": name},
+        "matchExpressions": [{"key": "app.kubernetes.io/component", "operator": "In", "values": others}],
+    }
+    term = {"weight": 100, "podAffinityTerm": {"labelSelector": selector, "topologyKey": config.layout.near}}
+    pod["spec"]["affinity"] = {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}}
+    return pod
 
 
 def _container(name: str, image: str, arguments: list[str]) -> dict[str, Any]:

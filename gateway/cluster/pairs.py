@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from gateway.cluster.states import PAIR_TRANSITIONS, PairState
 from gateway.config import HealthConfig
+from gateway.policy.distance import Distance, distance
 from gateway.policy.routing import Link
 from proto.worker import WarmResult, WorkerInfo
 from transfer.compatibility import incompatibilities
@@ -33,7 +34,11 @@ class Pair:
 
     @property
     def link(self) -> Link:
-        return Link(self.transport, self.bytes_per_s)
+        return Link(self.transport, self.bytes_per_s, self.distance)
+
+    @property
+    def distance(self) -> Distance:
+        return distance(self.prefill.topology, self.decode.topology)
 
 
 class PairBook:

@@ -52,6 +52,9 @@ class WorkerSnapshot:
     error_budget: float = 0.0  # of that chance, so much is accepted now; 0: not told
     pool_blocks: int = 0  # the emergency pool, part of the total
     pool_blocks_used: int = 0
+    node: str = ""  # where it stands, as far as it was told
+    rack: str = ""
+    nvlink_domain: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,7 @@ class PairSnapshot:
     bytes: int
     seconds: float
     failures: int
+    distance: str = ""  # domain, node, rack or apart; empty where one of them does not say where it stands
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from gateway.cluster.snapshot import ClusterSnapshot, Integrity, PairSnapshot, U
 from gateway.cluster.states import PairState
 from gateway.cluster.warmer import belongs
 from gateway.cluster.worker import Worker
+from gateway.policy.distance import placed
 from proto.worker import PeerTransfers, Role
 
 if TYPE_CHECKING:
@@ -137,6 +138,9 @@ def _worker(worker: Worker, clock: Callable[[], float]) -> WorkerSnapshot:
         error_budget=state.error_budget if state else 0.0,
         pool_blocks=state.pool_blocks if state else 0,
         pool_blocks_used=state.pool_blocks_used if state else 0,
+        node=info.topology.node,
+        rack=info.topology.rack,
+        nvlink_domain=info.topology.nvlink_domain,
     )
 
 
@@ -155,6 +159,7 @@ def _pair(pair: Pair, cluster: "Cluster") -> PairSnapshot:
         bytes=moved.bytes,
         seconds=moved.seconds,
         failures=moved.failures,
+        distance=pair.distance.word if placed(pair.prefill.topology) and placed(pair.decode.topology) else "",
     )
 
 

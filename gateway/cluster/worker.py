@@ -10,6 +10,7 @@ from gateway.cluster.health import Health, Moved
 from gateway.cluster.leases import Lease, LeaseBook, LeaseKind
 from gateway.cluster.states import WorkerStatus
 from gateway.config import HealthConfig
+from gateway.policy.distance import placed
 from gateway.policy.prefix import PrefixIndex
 from gateway.policy.routing import DecodeCandidate, PrefillCandidate
 from gateway.policy.standing import Door, PrefillSpeed
@@ -63,6 +64,7 @@ class Worker:
         self._blocks_taken = 0
         self._headroom: float | None = None
         self._door = Door()
+        self._placed = placed(info.topology)
 
     @property
     def worker_id(self) -> str:
@@ -143,6 +145,7 @@ class Worker:
             headroom_blocks=None if self._headroom is None else self._headroom - unseen,
             asked=self.leases.asked,
             pool_blocks=state.pool_blocks if state else 0,
+            placed=self._placed,
         )
 
     def as_prefill(self) -> PrefillCandidate:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
+from gateway.policy.distance import Distance
 from gateway.policy.need import Need
 from proto.worker import Role
 
@@ -17,7 +18,7 @@ class DecodeCandidate:
 
     `headroom_blocks`: what the growth of everything promised there leaves, by the worker's own forecast (R-41); None
     where it is not known. `asked`: somebody is being asked there for a place now. `kv_tokens`: the engine's whole KV,
-    where that is not what `blocks_total` says.
+    where that is not what `blocks_total` says. `placed`: it says on which node or in which rack it is.
     """
 
     worker_id: str
@@ -33,6 +34,7 @@ class DecodeCandidate:
     asked: bool = False
     pool_blocks: int = 0
     kv_tokens: int = 0
+    placed: bool = False
 
     def could_ever(self, need: Need) -> bool:
         if need.answers > self.slots_total:
@@ -82,6 +84,7 @@ class Link:
 
     transport: str
     bytes_per_s: float = 0.0
+    distance: Distance = Distance.APART
 
     @property
     def rank(self) -> int:

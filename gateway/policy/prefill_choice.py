@@ -2,11 +2,13 @@
 
 from collections.abc import Collection
 
-from gateway.policy.routing import Links, PrefillCandidate
+from gateway.policy.fleet import Links, PrefillCandidate
 
 #: Used until a worker's own speed has been seen.
 ASSUMED_PREFILL_TOKENS_PER_S = 5_000.0
 ASSUMED_LINK_BYTES_PER_S = 1e9
+#: KV that arrives later by less than this share, or this time, arrives as early: measured speeds differ by as much.
+_ALIKE, _ALIKE_S = 0.05, 0.001
 
 
 def choose_prefill(
@@ -19,7 +21,8 @@ def choose_prefill(
     """The prefill worker whose KV is predicted to arrive first; None when no candidate has a usable pair.
 
     The fewest outstanding prompt tokens, priced at one speed for all, plus the link's time; its rank breaks ties.
-    One speed, because each worker's own is only measured when it is used: a bad first figure would bar it for ever.
+    One speed, because each worker's own is only measured when it is used: a bad first figure would bar it for ever. Of
+    those whose KV arrives about as early, the nearest.
     """
     linked = [worker for worker in candidates if worker.worker_id in links]
     speed = max((worker.tokens_per_s for worker in linked), default=0.0) or ASSUMED_PREFILL_TOKENS_PER_S
@@ -30,4 +33,10 @@ def choose_prefill(
         transfer_s = prompt_tokens * kv_bytes_per_token / (link.bytes_per_s or ASSUMED_LINK_BYTES_PER_S)
         return worker.worker_id in avoid, compute_s + transfer_s, link.rank, worker.worker_id
 
-    return min(linked, key=cost).worker_id if linked else None
+    if not linked:
+        return None
+    first = min(linked, key=cost)
+    far, last_s = links[first.worker_id].distance, cost(first)[1] * (1 + _ALIKE) + _ALIKE_S
+    nearer = [worker for worker in linked if links[worker.worker_id].distance < far]
+    alike = [worker for worker in nearer if cost(worker)[0] == cost(first)[0] and cost(worker)[1] <= last_s]
+    return min(alike, key=lambda worker: (links[worker.worker_id].distance, cost(worker)), default=first).worker_id

@@ -6,6 +6,7 @@ from enum import StrEnum
 from math import inf
 
 from gateway.config import RoutingConfig
+from gateway.policy.distance import Distance
 from gateway.policy.fleet import (
     LINK_RANK,
     DecodeCandidate,
@@ -16,6 +17,7 @@ from gateway.policy.fleet import (
     Room,
 )
 from gateway.policy.need import Need
+from gateway.policy.prefill_choice import choose_prefill
 from proto.worker import Role
 
 __all__ = [
@@ -41,6 +43,8 @@ __all__ = [
 
 #: What two ways to compute the same share may differ by.
 _ROUNDING = 1e-9
+#: Workers with so much less of their KV free, as a share, have about as much: the nearest is then taken.
+ALIKE = 0.02
 
 
 class Path(StrEnum):
@@ -154,7 +158,8 @@ def place(need: Need, fleet: Fleet, rules: Rules, avoid: Collection[str] = (), n
     room = fleet.room(forecast=need.likely_tokens > 0) if fleet.decodes else None
     found = None if room is None else _roomiest(need, fleet, room, rules, avoid, never)
     if found is not None:
-        return Placement(found[0].worker_id, *found[1])
+        nearest, its = _nearest(*found, need, fleet, rules, avoid, never)
+        return Placement(nearest.worker_id, *its)
     if room is not None and not avoid:
         return _nobody(need, fleet, rules, never)
     fitting = able_to_decode(need, fleet, rules, never)
@@ -198,6 +203,37 @@ def _roomiest(
         if (its := (decode.share_after(need), decode.cached_tokens)) > most:
             best, most = (decode, way), its
     return best
+
+
+def _nearest(
+    decode: DecodeCandidate,
+    way: tuple[Path, str],
+    need: Need,
+    fleet: Fleet,
+    rules: Rules,
+    avoid: Collection[str],
+    never: Collection[str],
+) -> tuple[DecodeCandidate, tuple[Path, str]]:
+    """Where KV has to come from elsewhere and workers say where they stand: of those with about as much room, and as
+    much of the prompt cached, the one that is nearest to whoever would compute it (R-35)."""
+    if way[0] is not Path.REMOTE or not decode.placed:
+        return decode, way
+    least = decode.share_after(need) - ALIKE
+    nearest, first = (decode, way), _away(need, decode, fleet)
+    for other in fleet.decodes:
+        if other.share_after(need) < least or other.cached_tokens < decode.cached_tokens:
+            continue
+        its = _way(other, need, fleet, rules, avoid, never)
+        if its is not None and its[0] is Path.REMOTE and (away := _away(need, other, fleet)) < first:
+            nearest, first = (other, its), away
+    return nearest
+
+
+def _away(need: Need, decode: DecodeCandidate, fleet: Fleet) -> Distance:
+    """Of the worker that would compute the prompt for it now."""
+    links = fleet.links.get(decode.worker_id, {})
+    chosen = choose_prefill(need.prompt_tokens, 0, fleet.partners(decode.worker_id), links)
+    return links[chosen].distance if chosen is not None else Distance.APART
 
 
 def _way(

@@ -98,6 +98,7 @@ def _topology_to_pb(topology: Topology) -> pb.Topology:
         numa=topology.numa,
         device=topology.device,
         transports=topology.transports,
+        node=topology.node,
     )
 
 
@@ -109,6 +110,7 @@ def _topology_from_pb(message: pb.Topology) -> Topology:
         numa=message.numa,
         device=message.device,
         transports=tuple(message.transports),
+        node=message.node,
     )
 
 

@@ -23,6 +23,7 @@ _BAD: frozenset[WorkerStatus | PairState] = frozenset(
 _PAIRS_SHOWN = 24
 
 #: UCX is set a worker, not a pair, and does not say which way it took.
+_HOW_NEAR = "in brackets: the narrowest place that both ends share (NVLink domain, node, rack); apart: none"
 _HOW_KNOWN = "over: inferred, the fastest that both ends may use; the figures are measured"
 _WHAT_POOLS = "tickets: prompts whose KV is kept until the worker that decodes has read it"
 _WHAT_WORKERS = "blocks: used + reserved / all; leases: what this gateway holds there"
@@ -37,11 +38,12 @@ _WHAT_ESTIMATES = (
 
 def render(snapshot: ClusterSnapshot, policy: PolicySnapshot | None = None) -> RenderableType:
     parts: list[RenderableType] = [_headline(snapshot), Text(), _pools(snapshot.workers), _legend(_WHAT_POOLS), Text()]
-    parts += [_workers(snapshot.workers), _legend(_WHAT_WORKERS)]
+    parts += [_workers(snapshot.workers), _legend(_WHAT_WORKERS), *_places(snapshot.workers)]
     parts += _reasons({worker.worker_id: worker.reason for worker in snapshot.workers})
     if snapshot.pairs:
         shown = _telling(snapshot.pairs)
         parts += [Text(), _pairs(shown), *_others(snapshot.pairs, len(shown)), _legend(_HOW_KNOWN)]
+        parts += [_legend(_HOW_NEAR)] if any(pair.distance for pair in shown) else []
         parts += _reasons({_name(pair): pair.reason for pair in shown})
     if any(_there(worker) and (worker.pool_blocks or worker.preemptions) for worker in snapshot.workers):
         parts += [Text(), _promises(snapshot.workers), _legend(_WHAT_PROMISES)]
@@ -209,6 +211,21 @@ def _workers(workers: Iterable[WorkerSnapshot]) -> Table:
     return table
 
 
+def _places(workers: Iterable[WorkerSnapshot]) -> list[RenderableType]:
+    """Where workers stand, those that share a place in one line; nothing where none of them says it."""
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for worker in workers:
+        if worker.node or worker.rack:
+            found.setdefault((worker.rack, worker.node, worker.nvlink_domain), []).append(worker.worker_id)
+    kinds = ("rack", "node", "NVLink domain")
+    return [
+        Text(
+            f"{', '.join(f'{kind} {name}' for kind, name in zip(kinds, place, strict=True) if name)}: {', '.join(names)}"
+        )
+        for place, names in sorted(found.items())
+    ]
+
+
 def _telling(pairs: Sequence[PairSnapshot]) -> Sequence[PairSnapshot]:
     """All of them, or those that are in trouble and those that have moved the most."""
     if len(pairs) <= _PAIRS_SHOWN:
@@ -230,7 +247,7 @@ def _pairs(pairs: Iterable[PairSnapshot]) -> Table:
         table.add_row(
             _name(pair),
             _state(pair.state),
-            pair.transport or "?",
+            (pair.transport or "?") + (f" ({pair.distance})" if pair.distance else ""),
             rate(pair.bytes_per_s) if pair.bytes_per_s else "–",
             f"{size(pair.bytes)} in {pair.transfers}",
             rate(pair.bytes / pair.seconds) if pair.seconds else "–",

@@ -49,6 +49,9 @@ class WorkerConfig(_Strict):
     advertise_host: str = Field("", description="Host that gateways dial; `host`, or this machine's name, when empty.")
     join: tuple[str, ...] = Field((), description="gRPC addresses (host:port) of the gateways to announce to.")
     nvlink_domain: str = Field("", description="Workers with the same value share an NVLink domain.")
+    node: str = Field(
+        "", description="Workers with the same value are on one machine. With it, or `rack`, near pairs come first."
+    )
     rack: str = Field("", description="Workers with the same value share a rack.")
     numa: str = Field("", description="NUMA node of this worker.")
     drain_s: float = Field(30.0, ge=0, description="How long SIGTERM waits for work in flight and for held tickets.")

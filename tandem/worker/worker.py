@@ -43,6 +43,7 @@ class Worker:
         topology = replace(
             info.topology,
             nvlink_domain=config.nvlink_domain or info.topology.nvlink_domain,
+            node=config.node or info.topology.node,
             rack=config.rack or info.topology.rack,
             numa=config.numa or info.topology.numa,
         )

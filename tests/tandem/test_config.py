@@ -222,3 +222,22 @@ def test_merged_keys_may_be_said_again(tmp_path: Path) -> None:
         "engine: &all {max_num_seqs: 8, tp: 2}\nlayout: {colocated: {workers: 1, engine: {<<: *all, tp: 4}}}\n",
     )
     assert load(file).layout.colocated.engine == {"max_num_seqs": 8, "tp": 4}
+
+
+def test_a_tp_group_across_nodes_is_refused_unless_it_is_asked_for(tmp_path: Path) -> None:
+    """R-35: its ranks would exchange over the network in each layer, and nothing else would say so."""
+    wide = "layout: {decode: {workers: 1, tp: 16}, prefill: {workers: 1}%s}"
+    (problem,) = problems(write(tmp_path, wide % ""))
+    assert "layout.decode: TP16 does not fit a node of 8 GPUs (layout.gpus_per_node)" in problem
+    assert "tp_across_nodes" in problem
+    for allowed in (", tp_across_nodes: true", ", gpus_per_node: 72"):
+        load(write(tmp_path, wide % allowed))
+    (problem,) = problems(write(tmp_path, "engine: {tp: 4}\nlayout: {colocated: {workers: 1}, gpus_per_node: 2}"))
+    assert "layout.colocated: TP4" in problem
+    load(write(tmp_path, "engine: {tp: 2, pp: 8}\nlayout: {colocated: {workers: 1}, gpus_per_node: 2}"))  # stages may
+
+
+def test_the_place_to_be_near_in_is_a_label(tmp_path: Path) -> None:
+    assert load(write(tmp_path, "layout: {near: topology.kubernetes.io/zone}")).layout.near
+    (problem,) = problems(write(tmp_path, "layout: {near: 'a rack'}"))
+    assert "layout.near" in problem

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from proto.worker import Role
 from tandem.cli.app import app
 from tandem.cli.failure import CliError, Exit
-from tandem.config import load
+from tandem.config import TandemConfig, load
 from tandem.fleet import JOIN_PORT, Crew, crews, kubernetes
 
 ROOT = Path(__file__).parents[2]
@@ -145,3 +145,46 @@ def test_the_commands_in_the_manifests_exist() -> None:
         shown = CliRunner().invoke(app, [name, "--help"])
         assert shown.exit_code == 0
         assert all(word in shown.output for word in arguments if word.startswith("--"))
+
+
+def affinity(config: TandemConfig) -> dict[str, Any]:
+    made = [one for one in yaml.safe_load_all(kubernetes(config, "", "image", "chat")) if one["kind"] == "StatefulSet"]
+    return {one["metadata"]["name"]: one["spec"]["template"]["spec"].get("affinity") for one in made}
+
+
+def test_pools_that_hand_kv_over_prefer_to_be_near_each_other_where_the_layout_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "layout.yaml"
+    path.write_text("layout: {prefill: {workers: 2}, decode: {workers: 1}, near: topology.kubernetes.io/zone}\n")
+    found = affinity(load(path))
+    assert found["chat-gateway"] is None
+    (term,) = found["chat-prefill"]["podAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert term["podAffinityTerm"] == {
+        "labelSelector": {
+            "matchLabels": {"app.kubernetes.io/name": "chat"},
+            "matchExpressions": [{"key": "app.kubernetes.io/component", "operator": "In", "values": ["decode"]}],
+        },
+        "topologyKey": "topology.kubernetes.io/zone",
+    }
+    path.write_text("layout: {prefill: {workers: 2}, decode: {workers: 1}}\n")
+    assert set(affinity(load(path)).values()) == {None}
+
+
+def test_colocated_workers_are_pairs_of_each_other_only_where_roles_are_fluid(tmp_path: Path) -> None:
+    path = tmp_path / "layout.yaml"
+    near = "layout: {colocated: {workers: 2}, near: kubernetes.io/hostname}\n"
+    path.write_text(near)
+    assert affinity(load(path))["chat-colocated"] is None
+    path.write_text(near + "gateway: {routing: {fluid: {ttft_ms: 500, tpot_ms: 50}}}\n")
+    assert affinity(load(path))["chat-colocated"] is not None
+
+
+def test_each_pod_tells_on_which_node_it_is() -> None:
+    for one in yaml.safe_load_all(kubernetes(load(LAYOUT), "", "image")):
+        if one["kind"] == "StatefulSet" and "gateway" not in one["metadata"]["name"]:
+            env = {each["name"]: each["valueFrom"] for each in one["spec"]["template"]["spec"]["containers"][0]["env"]}
+            assert env["TANDEM_WORKER__NODE"] == {"fieldRef": {"fieldPath": "spec.nodeName"}}
+
+
+def test_the_node_of_a_pod_is_its_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TANDEM_WORKER__NODE", "gpu-7")
+    assert load(LAYOUT).worker_of(Role.DECODE).node == "gpu-7"

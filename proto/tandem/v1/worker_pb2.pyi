@@ -12,20 +12,22 @@ class DescribeRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class Topology(_message.Message):
-    __slots__ = ("host", "nvlink_domain", "rack", "numa", "device", "transports")
+    __slots__ = ("host", "nvlink_domain", "rack", "numa", "device", "transports", "node")
     HOST_FIELD_NUMBER: _ClassVar[int]
     NVLINK_DOMAIN_FIELD_NUMBER: _ClassVar[int]
     RACK_FIELD_NUMBER: _ClassVar[int]
     NUMA_FIELD_NUMBER: _ClassVar[int]
     DEVICE_FIELD_NUMBER: _ClassVar[int]
     TRANSPORTS_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
     host: str
     nvlink_domain: str
     rack: str
     numa: str
     device: str
     transports: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, host: _Optional[str] = ..., nvlink_domain: _Optional[str] = ..., rack: _Optional[str] = ..., numa: _Optional[str] = ..., device: _Optional[str] = ..., transports: _Optional[_Iterable[str]] = ...) -> None: ...
+    node: str
+    def __init__(self, host: _Optional[str] = ..., nvlink_domain: _Optional[str] = ..., rack: _Optional[str] = ..., numa: _Optional[str] = ..., device: _Optional[str] = ..., transports: _Optional[_Iterable[str]] = ..., node: _Optional[str] = ...) -> None: ...
 
 class WorkerInfo(_message.Message):
     __slots__ = ("worker_id", "epoch", "role", "model", "model_path", "model_hash", "revision", "dtype", "kv_layout", "block_size_tokens", "blocks_total", "kv_bytes_per_token", "tp", "pp", "engine", "engine_version", "max_model_len", "max_num_seqs", "eos_token_ids", "vocab_size", "topology", "kv_lease_s", "peer_params", "hands_over")

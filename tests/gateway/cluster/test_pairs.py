@@ -5,7 +5,8 @@ from typing import Any
 from gateway.cluster.pairs import Pair, PairBook
 from gateway.cluster.states import PAIR_TRANSITIONS, PairState
 from gateway.config import HealthConfig
-from proto.worker import WarmResult
+from gateway.policy.distance import Distance
+from proto.worker import Topology, WarmResult
 from tests.gateway.cluster.facts import Clock
 from tests.workers import worker_info
 
@@ -92,3 +93,13 @@ def test_forgetting_a_worker_forgets_its_pairs() -> None:
     book.warm()
     book.pairs.forget("d")
     assert list(book.pairs) == []
+
+
+def test_a_pair_is_as_far_apart_as_its_workers_say() -> None:
+    book, here = Book(), Topology("h1", node="n1", rack="A")
+    for worker_id, there in (("d1", here), ("d2", Topology("h2", node="n2", rack="A")), ("d3", Topology("h1"))):
+        pair = book.pairs.meet(worker_info("p", topology=here), worker_info(worker_id, topology=there))
+        book.pairs.warming(pair)
+        book.pairs.warmed(pair, GOOD)
+    found = {decode: links["p"].distance for decode, links in book.pairs.links.items()}
+    assert found == {"d1": Distance.NODE, "d2": Distance.RACK, "d3": Distance.APART}

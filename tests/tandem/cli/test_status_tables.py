@@ -138,3 +138,23 @@ def test_what_is_under_way_is_counted_in_words() -> None:
     empty = ClusterSnapshot("g", "mixed", "", (), (), {}, 0)
     assert "Policy v1: forecast, 0 requests under way" in shown(empty, PolicySnapshot("v1", "forecast"))
     assert "Policy v1: forecast, 1 request under way" in shown(empty, PolicySnapshot("v1", "forecast", admitted=1))
+
+
+def test_where_workers_stand_is_told_where_they_say_it_and_how_far_their_pairs_are_apart() -> None:
+    workers = [
+        {"worker_id": name, "role": role, "status": "ready", "node": node, "rack": "A", "nvlink_domain": node}
+        for name, role, node in (("p0", "prefill", "n1"), ("d0", "decode", "n1"), ("d1", "decode", "n2"))
+    ]
+    pairs = [
+        {"prefill_worker": "p0", "decode_worker": name, "state": "usable", "transport": over, "distance": distance}
+        for name, over, distance in (("d0", "nvlink", "domain"), ("d1", "rdma", "rack"))
+    ]
+    told = shown(snapshot_of({"gateway_id": "g", "mode": "disaggregated", "workers": workers, "pairs": pairs}))
+    assert "rack A, node n1, NVLink domain n1: p0, d0" in told
+    assert "rack A, node n2, NVLink domain n2: d1" in told
+    assert "nvlink (domain)" in told
+    assert "rdma (rack)" in told
+    assert "the narrowest place that both ends share" in " ".join(told.split())
+    silent = shown(snapshot_of(STATUS))
+    assert "in brackets" not in silent
+    assert "rack" not in silent

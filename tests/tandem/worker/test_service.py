@@ -40,11 +40,11 @@ async def serving_status(served: Served, service: str) -> bool:
 
 
 async def test_describe_tells_what_the_engine_is_and_where_it_sits() -> None:
-    async with serve(Role.DECODE, name="w7", worker={"rack": "r1", "numa": "0"}, kv_blocks=77) as served:
+    async with serve(Role.DECODE, name="w7", worker={"node": "n1", "rack": "r1", "numa": "0"}, kv_blocks=77) as served:
         info = await services.DESCRIBE.unary(served.client.channel)(None, timeout=HANG_S)
         assert info == served.worker.info
         assert (info.worker_id, info.role, info.blocks_total) == ("w7", Role.DECODE, 77)
-        assert (info.topology.rack, info.topology.numa) == ("r1", "0")
+        assert (info.topology.node, info.topology.rack, info.topology.numa) == ("n1", "r1", "0")
 
 
 async def test_a_restart_is_a_new_epoch() -> None:
