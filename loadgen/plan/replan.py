@@ -1,5 +1,6 @@
 """One plan for traffic that has changed, and what it says against the layout that runs."""
 
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -7,12 +8,16 @@ import orjson
 
 from loadgen.failure import LoadgenError
 from loadgen.plan.document import plan_document
+from loadgen.plan.duel import fought
 from loadgen.plan.plan import Asked, Planned
 from loadgen.plan.revision import Revision, difference, revised, text_of
 from loadgen.plan.session import searched
 from loadgen.plan.watching import Cause
 from tandem.config_error import ConfigError
 from tandem.document import read_document
+
+#: Of the time there is, for the search; the rest is for the two that it comes down to.
+_SEARCH_SHARE = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +45,10 @@ def replan(
     quiet: bool,
 ) -> Replanned:
     """`question` has the layout of `running`. Raises LoadgenError."""
-    planned = searched(question, jobs, budget_s, quiet)
-    revision = Revision.of(planned, margin)
+    began_s = time.monotonic()
+    planned = searched(question, jobs, budget_s and budget_s * _SEARCH_SHARE, quiet)
+    left_s = budget_s and max(budget_s * (1 - _SEARCH_SHARE), budget_s - (time.monotonic() - began_s))
+    revision = Revision.of(planned, margin, fought(planned, jobs, left_s))
     lines = [*([f"cut short ({planned.incomplete})"] if planned.incomplete else []), *revision.lines()]
     folder.mkdir(parents=True, exist_ok=True)
     changes: list[str] = []

@@ -9,8 +9,9 @@ from typing import Any
 
 import yaml
 
-from loadgen.measure.interval import Interval
+from loadgen.measure.interval import Interval, mean_interval
 from loadgen.plan.candidate import HAND_OFF_FROM, Candidate
+from loadgen.plan.duel import Duel
 from loadgen.plan.layout_document import layout_document
 from loadgen.plan.plan import Planned
 from loadgen.plan.race import Stage
@@ -21,39 +22,79 @@ _PLANNED = ("profile", "max_num_batched_tokens", "max_num_seqs", "pp", "tp")
 
 
 @dataclass(frozen=True, slots=True)
+class Figure:
+    """Requests/s of a whole layout at the goal."""
+
+    candidate: Candidate
+    goal: float
+    rate: float
+    within: Interval
+
+    @classmethod
+    def of(cls, row: Row) -> "Figure":
+        return cls(row.candidate, row.goal, row.rate, row.intervals[row.goal])
+
+    def __str__(self) -> str:
+        gpus, low, high = self.candidate.gpus, self.within.low, self.within.high
+        spread = f", {max(0.0, low) / gpus:.3g} to {high / gpus:.3g}" if isfinite(low) else ""
+        return f"{self.candidate.label}: {self.rate / gpus:.3g} requests/s per GPU at {self.goal:.0%}{spread}"
+
+    def document(self) -> dict[str, Any]:
+        gpus = self.candidate.gpus
+        spread = [bound / gpus if isfinite(bound) else None for bound in (self.within.low, self.within.high)]
+        return {
+            "layout": self.candidate.label,
+            "goal": self.goal,
+            "rate_ps_per_gpu": self.rate / gpus,
+            "rate_ps_per_gpu_95": spread,
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class Revision:
     """`now`: how the running layout does with the new traffic; None where it has no rate. `seen`: whether it was looked at.
 
     `gain` is the winner's lead as a share of the running layout's rate, on the same seeds.
     """
 
-    now: Row | None
-    new: Row
+    now: Figure | None
+    new: Figure
     seen: bool
     margin: float
     gain: float
     gain_95: Interval
 
     @classmethod
-    def of(cls, planned: Planned, margin: float) -> "Revision":
-        """`planned` was asked with the layout that runs."""
-        new, now = planned.winner, planned.running
+    def of(cls, planned: Planned, margin: float, duel: Duel | None = None) -> "Revision":
+        """`planned` was asked with the layout that runs. `duel`: of the two alone, on seeds that the plan had not."""
+        new, now = Figure.of(planned.winner), planned.running
         if now is None:
             standing = next((s for s in planned.standings if s.candidate == planned.asked.running), None)
             seen = standing is not None and standing.stage is not Stage.UNTRIED
             return cls(
                 None, new, seen, margin, inf if seen else 0.0, Interval(inf, inf) if seen else Interval(-inf, inf)
             )
-        if now is new or now.behind is None or now.behind_95 is None:
-            return cls(now, new, True, margin, 0.0, Interval(0.0, 0.0))
+        if duel is not None and duel.now_rate:
+            goal = planned.winner.goal
+            figures = (
+                Figure(now.candidate, goal, duel.now_rate, mean_interval(duel.now)),
+                Figure(new.candidate, goal, duel.new_rate, mean_interval(duel.new)),
+            )
+            return cls(*figures, True, margin, duel.gain, duel.gain_95)
+        if now.behind is None or now.behind_95 is None:
+            return cls(Figure.of(now), new, True, margin, 0.0, Interval(0.0, 0.0))
         scale = new.rate / now.rate  # behind is a share of the winner's rate
         spread = Interval(now.behind_95.low * scale, now.behind_95.high * scale)
-        return cls(now, new, True, margin, now.behind * scale, spread)
+        return cls(Figure.of(now), new, True, margin, now.behind * scale, spread)
+
+    @property
+    def same(self) -> bool:
+        return self.now is not None and self.now.candidate == self.new.candidate
 
     @property
     def advised(self) -> bool:
         """A lead of the margin at least, and one whose interval leaves no doubt that it is a lead."""
-        return self.seen and self.now is not self.new and self.gain >= self.margin and self.gain_95.low > 0
+        return self.seen and not self.same and self.gain >= self.margin and self.gain_95.low > 0
 
     @property
     def verdict(self) -> str:
@@ -61,7 +102,7 @@ class Revision:
             return "No word on a change: the running layout was not looked at in the time there was."
         if self.now is None:
             return "Change: the running layout does not hold the limits at any rate that was tried."
-        if self.now is self.new:
+        if self.same:
             return "Keep: the running layout is the best one found."
         lead = f"{self.gain:+.1%}{self._spread}"
         if self.advised:
@@ -77,10 +118,10 @@ class Revision:
 
     def lines(self) -> list[str]:
         """Goodput per GPU of both, with intervals, and the verdict."""
-        now = "no rate at which it holds the limits" if self.now is None else _goodput(self.now)
+        now = "no rate at which it holds the limits" if self.now is None else str(self.now)
         if not self.seen:
             now = "not looked at"
-        return [f"now: {now}", f"new: {_goodput(self.new)}", self.verdict]
+        return [f"now: {now}", f"new: {self.new}", self.verdict]
 
     def document(self) -> dict[str, Any]:
         return {
@@ -89,27 +130,9 @@ class Revision:
             "margin": self.margin,
             "gain": self.gain if isfinite(self.gain) else None,
             "gain_95": [bound if isfinite(bound) else None for bound in (self.gain_95.low, self.gain_95.high)],
-            "now": None if self.now is None else _row(self.now),
-            "new": _row(self.new),
+            "now": None if self.now is None else self.now.document(),
+            "new": self.new.document(),
         }
-
-
-def _goodput(row: Row) -> str:
-    gpus, spread = row.candidate.gpus, row.intervals[row.goal]
-    within = f", {max(0.0, spread.low) / gpus:.3g} to {spread.high / gpus:.3g}" if isfinite(spread.low) else ""
-    return f"{row.candidate.label}: {row.rate / gpus:.3g} requests/s per GPU at {row.goal:.0%}{within}"
-
-
-def _row(row: Row) -> dict[str, Any]:
-    spread = row.intervals[row.goal]
-    return {
-        "layout": row.candidate.label,
-        "goal": row.goal,
-        "rate_ps_per_gpu": row.rate / row.candidate.gpus,
-        "rate_ps_per_gpu_95": [
-            bound / row.candidate.gpus if isfinite(bound) else None for bound in (spread.low, spread.high)
-        ],
-    }
 
 
 def revised(running: Mapping[str, Any], new: Candidate) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from loadgen.bound import Bound, Resource
 from loadgen.failure import LoadgenError
 from loadgen.measure.interval import Interval
 from loadgen.plan.candidate import Candidate, Engine, Part
+from loadgen.plan.duel import Duel, fought
 from loadgen.plan.layout_document import read_layout
 from loadgen.plan.plan import Asked, Planned, make_plan
 from loadgen.plan.race import Stage, Standing
@@ -20,9 +21,10 @@ from loadgen.plan.ranking import Row
 from loadgen.plan.replan import replan
 from loadgen.plan.revision import Revision, difference, revised
 from loadgen.plan.space import Gpus, Space
+from loadgen.plan.trial import Report, Task, measure
 from loadgen.plan.watching import Cause
 from proto.worker import Role
-from tests.loadgen.plan.asking import PROFILE, QUICK, question
+from tests.loadgen.plan.asking import PROFILE, QUICK, TWICE, question
 
 OLD = Candidate((Part(Role.BOTH, 2, Engine(PROFILE, tokens=2048)),))
 NEW = Candidate((Part(Role.PREFILL, 1, Engine(PROFILE, tokens=2048)), Part(Role.DECODE, 1, Engine(PROFILE))), 129)
@@ -63,6 +65,16 @@ def test_a_change_needs_a_lead_of_the_margin_that_is_sure(
     assert found.advised is advised
     assert said in found.verdict
     assert json.loads(json.dumps(found.document()))["advised"] is advised
+
+
+def test_a_duel_goes_before_what_the_search_found() -> None:
+    """Its seeds are others: the search chose the best of many by its own."""
+    searched = planned(row(NEW, 10.0), row(OLD, 8.0, 0.2, 0.1, 0.3))
+    level = Revision.of(searched, 0.05, Duel((8.0, 9.0, 10.0), (8.1, 8.9, 10.0)))
+    ahead = Revision.of(searched, 0.05, Duel((8.0, 9.0, 10.0), (9.0, 10.0, 11.1)))
+    assert (level.advised, ahead.advised) == (False, True)
+    assert ahead.lines()[1].endswith("5.02 requests/s per GPU at 90%, 3.71 to 6.32")
+    assert ahead.gain == pytest.approx(30.1 / 27 - 1)
 
 
 def test_the_best_layout_is_kept() -> None:
@@ -139,11 +151,22 @@ def replanned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, margin: float = 0
             return make_plan(asked, crew, lambda *_: None)
 
     monkeypatch.setattr("loadgen.plan.replan.searched", quick)
+    monkeypatch.setattr(
+        "loadgen.plan.replan.fought",
+        lambda found, jobs, left_s: fought(found, jobs, left_s, replace(TWICE, first_seed=7)),
+    )
     return replan(asked, running, Cause("answers are shorter"), tmp_path / "out", margin, 1, None, True)
 
 
 @pytest.mark.slow
 def test_a_replan_leaves_the_document_and_what_led_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dueling: list[Task] = []
+
+    def noted(task: Task) -> Report:
+        dueling.append(task)
+        return measure(task)
+
+    monkeypatch.setattr("loadgen.plan.duel.measure", noted)
     done = replanned(tmp_path, monkeypatch)
     written = json.loads((tmp_path / "out" / "revision.json").read_bytes())
     assert written["cause"] == "answers are shorter"
@@ -154,6 +177,9 @@ def test_a_replan_leaves_the_document_and_what_led_to_it(tmp_path: Path, monkeyp
     assert isfinite(done.revision.gain)
     assert read_layout(done.layout, PROFILE, 256) == done.planned.winner.candidate
     assert written["difference"] == done_difference(done.layout)
+    if not done.revision.same:
+        seeds = {task.effort.first_seed for task in dueling}
+        assert seeds == {7, 8}  # not those of the search
 
 
 def done_difference(layout: Path) -> list[str]:
