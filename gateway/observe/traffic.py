@@ -24,13 +24,13 @@ class Known(StrEnum):
     """How an answer's length is known."""
 
     DONE = "done"
-    CUT = "cut"  # it failed, was refused or left: as long as was expected, or as it had become
+    CUT = "cut"  # it failed, was refused or left: at least as long as it had become
     OPEN = "open"  # it still runs: the same
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One request; `output_tokens` of all its answers together."""
+    """One request; tokens of all its answers together, as they came and as were expected before the first."""
 
     at_s: float
     klass: str
@@ -38,13 +38,24 @@ class Asked:
     cached_tokens: int
     output_tokens: int
     known: Known
+    expected_tokens: int
 
     @classmethod
     def of(cls, record: Record) -> "Asked":
         known = Known.DONE if record.phase is Phase.DONE else Known.CUT if record.phase.final else Known.OPEN
-        came, expected = record.completion_tokens, round(record.estimated_tokens)
-        tokens = came if known is Known.DONE else max(came, expected)
-        return cls(record.started_s, record.klass, record.prompt_tokens, record.cached_tokens, tokens, known)
+        return cls(
+            record.started_s,
+            record.klass,
+            record.prompt_tokens,
+            record.cached_tokens,
+            record.completion_tokens,
+            known,
+            round(record.estimated_tokens),
+        )
+
+    @property
+    def likely_tokens(self) -> int:
+        return self.output_tokens if self.known is Known.DONE else max(self.output_tokens, self.expected_tokens)
 
 
 class Traffic(SilentSurfaceObserver):
@@ -101,7 +112,7 @@ class Seen:
             "drifts": {"count": drifts, "newest": self._events(drifts, newest)},
         }
         if rows:
-            document["columns"] = ["age_s", "class", "prompt", "cached", "output", "known"]
+            document["columns"] = ["age_s", "class", "prompt", "cached", "output", "known", "expected"]
             document["rows"] = [
                 [
                     round(self.now_s - row.at_s, 4),
@@ -110,6 +121,7 @@ class Seen:
                     row.cached_tokens,
                     row.output_tokens,
                     row.known.value,
+                    row.expected_tokens,
                 ]
                 for row in self.rows
             ]
@@ -141,7 +153,7 @@ def _lengths(rows: Sequence[Asked]) -> dict[str, Any]:
         "requests": len(rows),
         "prompt": _quantiles([row.prompt_tokens for row in rows]),
         "cached_share": round(sum(r.cached_tokens for r in rows) / sum(r.prompt_tokens for r in rows), 4),
-        "output": _quantiles([row.output_tokens for row in rows]),
+        "output": _quantiles([row.likely_tokens for row in rows]),
     }
 
 

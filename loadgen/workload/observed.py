@@ -1,7 +1,8 @@
 """Traffic as a gateway saw it: what `tandem traffic -o FILE` writes and GET /tandem/v1/traffic?rows=1 answers."""
 
 import math
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,13 +18,17 @@ SCHEMA = "tandem-traffic/1"
 LEAST = 50
 #: Cached tokens are kept in whole ones of these.
 _BLOCK_TOKENS = 64
+#: So few longer answers say nothing of how much longer.
+_FEW = 20
+#: Fractions of multiples of it are spread evenly (the golden ratio).
+_SCATTER = 1000 * 0.6180339887498949
 #: Beyond these the shape of a gamma process is told apart from nothing.
 _CALMEST, _BURSTIEST = 10.0, 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """All arrivals of a window, in their order, `at_s` from its start. Of `guessed` the answer's length is what was expected."""
+    """All arrivals of a window, in their order, `at_s` from its start. The answers of `guessed` were not over."""
 
     rows: tuple[Demand, ...]
     window_s: float
@@ -42,7 +47,8 @@ class Observed:
             columns = list(document["columns"])
             read = [dict(zip(columns, row, strict=True)) for row in document["rows"]]
             kept = [row for row in read if 0 <= row["age_s"] <= window_s]
-            rows = tuple(_demand(row, window_s) for row in sorted(kept, key=lambda row: -row["age_s"]))
+            lengths = _lengths(kept)
+            rows = tuple(_demand(row, window_s, lengths) for row in sorted(kept, key=lambda row: -row["age_s"]))
             guessed = sum(row["known"] != "done" for row in kept)
             prompts = sum(int(row["prompt"]) for row in kept)
             cached = sum(int(row["cached"]) for row in kept)
@@ -81,7 +87,9 @@ class Observed:
             f"observed: {len(self.rows)} requests in {self.window_s:.0f} s, {self.rate_ps:.3g}/s, burstiness {self.burstiness:.2g}"
         ]
         if self.guessed:
-            said.append(f"{self.guessed} answers that had not ended by themselves are as long as was expected of them")
+            said.append(
+                f"{self.guessed} answers that had not ended by themselves are as long as others that had come as far"
+            )
         if any(row.prefix for row in self.rows):
             said.append(
                 f"{self.cached_share:.1%} of the prompt tokens were cached; they are taken as one beginning that prompts share"
@@ -89,9 +97,31 @@ class Observed:
         return said
 
 
-def _demand(row: Mapping[str, Any], window_s: float) -> Demand:
+def _lengths(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[int]]:
+    """Of the answers that are over, by class, the shortest first."""
+    found: dict[str, list[int]] = {}
+    for row in rows:
+        if row["known"] == "done":
+            found.setdefault(str(row["class"]), []).append(int(row["output"]))
+    return {name: sorted(lengths) for name, lengths in found.items()}
+
+
+def _output(row: Mapping[str, Any], lengths: Mapping[str, Sequence[int]]) -> int:
+    """Of an answer that is not over, one of those of its class that got longer than it is now; which one, its age says: evenly,
+    and the same each time. What the gateway expected is older than a change may be, so it counts where there are few."""
+    came = int(row["output"])
+    if row["known"] == "done":
+        return came
+    known = lengths.get(str(row["class"]), [])
+    longer = known[bisect_right(known, came) :]
+    if len(longer) < _FEW:
+        return max(came, int(row["expected"]))
+    return longer[int(float(row["age_s"]) * _SCATTER % 1 * len(longer))]
+
+
+def _demand(row: Mapping[str, Any], window_s: float, lengths: Mapping[str, Sequence[int]]) -> Demand:
     """What was cached becomes the beginning of a prompt that all share: nobody has told whose it was."""
-    prompt, output = max(1, int(row["prompt"])), max(1, int(row["output"]))
+    prompt, output = max(1, int(row["prompt"])), max(1, _output(row, lengths))
     blocks = min(int(row["cached"]), prompt - 1) // _BLOCK_TOKENS
     return Demand(
         prompt,

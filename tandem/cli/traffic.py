@@ -78,7 +78,7 @@ def _show(document: dict[str, Any]) -> None:
     cut, running = document["known"]["cut"], document["known"]["open"]
     if cut or running:
         console.print(
-            f"{cut} answers were cut and {running} still run: they count as long as was expected, or as they are"
+            f"{cut} answers were cut and {running} still run: here they count as was expected, or as they are"
         )
     drifts = document["drifts"]
     console.print(f"drifts of answers' lengths since the start: {drifts['count']}")

@@ -45,6 +45,21 @@ def test_only_the_newest_where_a_change_has_come() -> None:
     assert observed.rows[0].prompt_tokens == 579
 
 
+def test_answers_that_run_are_as_long_as_others_that_had_come_as_far() -> None:
+    """After a drift what was expected of them is of the traffic before."""
+    document = account([0.5] * 100)
+    for number, row in enumerate(document["rows"]):
+        row[4], row[6] = number % 25 * 4, 500  # answers, what was expected
+        if number % 2:
+            row[4], row[5] = 40, "open"
+    lengths = [row.output_tokens for row in Observed.of(document).rows[1::2]]
+    assert min(lengths) > 40
+    assert max(lengths) < 100
+    assert np.mean(lengths) == pytest.approx(70, abs=7)
+    document["rows"] = document["rows"][:20]
+    assert Observed.of(document).rows[1].output_tokens == 500  # too few to say
+
+
 @pytest.mark.parametrize(("shape", "low", "high"), [(0.25, 0.2, 0.32), (1.0, 1.0, 1.0), (4.0, 3.2, 4.8)])
 def test_burstiness_is_the_shape_of_the_gaps_and_1_where_nothing_else_is_shown(
     shape: float, low: float, high: float

@@ -26,10 +26,11 @@ def test_what_ended_and_what_runs_is_told_in_the_order_of_arrival() -> None:
 @pytest.mark.parametrize(
     ("phase", "came", "length"), [(Phase.DONE, 7, 7), (Phase.DECODING, 7, 50), (Phase.CANCELLED, 70, 70)]
 )
-def test_an_answer_that_is_not_over_is_as_long_as_was_expected(phase: Phase, came: int, length: int) -> None:
+def test_an_answer_that_is_not_over_is_likely_as_long_as_was_expected(phase: Phase, came: int, length: int) -> None:
     traffic = Traffic(8, began_s=0.0)
     traffic.ended(record(1.0, came, phase))
-    assert traffic.seen([], now_s=2.0).rows[0].output_tokens == length
+    (row,) = traffic.seen([], now_s=2.0).rows
+    assert (row.output_tokens, row.likely_tokens) == (came, length)
 
 
 def test_requests_that_were_wrong_as_such_are_no_traffic_and_refused_ones_are() -> None:
@@ -76,7 +77,7 @@ def test_the_document_has_rates_lengths_and_drifts_and_no_tenant() -> None:
         (6, 3.5, 3),
         (7, 1.5, 1),
     ]
-    assert document["rows"][0] == [3.0, "chat", 100, 64, 10, "done"]
+    assert document["rows"][0] == [3.0, "chat", 100, 64, 10, "done", 50]
     assert "acme" not in str(document)
 
 
