@@ -29,12 +29,19 @@ class Crew:
     gpus: int
 
     def arguments(
-        self, document: str, joins: Sequence[str], worker_id: str, advertise_host: str, port: int = WORKER_PORT
+        self,
+        document: str,
+        joins: Sequence[str],
+        worker_id: str,
+        advertise_host: str,
+        port: int = WORKER_PORT,
+        node: str = "",
     ) -> list[str]:
-        """Of `tandem`."""
+        """Of `tandem`. `node`: where it will be, if that is known beforehand."""
         return [
             "worker", "--role", self.role.value, "--config", document, *[word for join in joins for word in ("--join", join)],
             "--id", worker_id, "--host", "0.0.0.0", "--port", str(port), "--advertise-host", advertise_host,
+            *(["--set", f"worker.node='{node}'"] if node else []),
         ]  # fmt: skip
 
 

@@ -74,8 +74,9 @@ def main() -> None:
             one = member(crew.gpus)
             host = ray.get(one.address.remote())
             members.append(one)
-            # port 0: several workers may share a machine
-            running.append(one.run.remote(crew.arguments(document, [join], f"{crew.name}-{number}", host, port=0)))
+            # port 0: several workers may share a machine, which is called by its address
+            arguments = crew.arguments(document, [join], f"{crew.name}-{number}", host, port=0, node=host)
+            running.append(one.run.remote(arguments))
     print(f"gateway on {join.partition(':')[0]}, {len(members) - 1} workers; Ctrl-C stops them", flush=True)
     try:
         ended, _ = ray.wait(running, num_returns=1)

@@ -8,6 +8,7 @@ import yaml
 from typer.testing import CliRunner
 
 from proto.worker import Role
+from tandem.cli import options
 from tandem.cli.app import app
 from tandem.cli.failure import CliError, Exit
 from tandem.config import TandemConfig, load
@@ -188,3 +189,11 @@ def test_each_pod_tells_on_which_node_it_is() -> None:
 def test_the_node_of_a_pod_is_its_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TANDEM_WORKER__NODE", "gpu-7")
     assert load(LAYOUT).worker_of(Role.DECODE).node == "gpu-7"
+
+
+def test_a_launcher_that_knows_the_machine_says_it() -> None:
+    """An address is a text and no number, whatever it looks like."""
+    words = Crew("decode", Role.DECODE, 1, 1).arguments("d.yaml", ["g:1"], "decode-0", "10.0.0.7", node="10.7")
+    at = words.index("--set")
+    loaded = options.load_config(None, {}, [words[at + 1]])
+    assert loaded.worker.node == "10.7"
