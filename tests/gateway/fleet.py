@@ -195,13 +195,24 @@ class Fleet:
         await asyncio.gather(*[member.stop() for member in self.members.values()])
 
     async def add(
-        self, name: str, role: Role, script: dict[str, Any] | None = None, port: int = 0, **engine: Any
+        self,
+        name: str,
+        role: Role,
+        script: dict[str, Any] | None = None,
+        port: int = 0,
+        place: dict[str, str] | None = None,
+        **engine: Any,
     ) -> Member:
-        """Starts a worker in a new epoch and has it join."""
+        """Starts a worker in a new epoch and has it join. `place`: what it says of where it stands."""
         settings = {"profile": "instant", "block_size_tokens": BLOCK, "kv_blocks": 4096, **engine}
         tls = self.config.tls
         worker_config = WorkerConfig(
-            worker_id=name, role=role, port=port, engine=EngineConfig(backend=Backend.SIMULATED, **settings), tls=tls
+            worker_id=name,
+            role=role,
+            port=port,
+            engine=EngineConfig(backend=Backend.SIMULATED, **settings),
+            tls=tls,
+            **(place or {}),
         )
         identity = WorkerIdentity(name, uuid.uuid4().hex[:8], role)
         built = SimulatedEngine(worker_config.engine, identity)
