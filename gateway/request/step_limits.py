@@ -42,8 +42,8 @@ class _Listener:
 
 
 class StepLimits:
-    """One call to a worker is under way at a time, and what it says is found as it is made: no word is older than the
-    newest, and none waits behind another. `heard` gets the sums of the steps before each.
+    """A worker is told what it does not keep yet. One call to it is under way at a time, and what it says is found as it is
+    made: no word is older than the newest, and none waits behind another. `heard` gets the sums of the steps before each.
 
     The policy plans with bounded steps while every ready worker that has been asked takes limits; else with `whole`.
     """
@@ -77,12 +77,18 @@ class StepLimits:
         return {name: one.bounds for name, one in self._listeners.items() if one.bounds[0]}
 
     def attend(self, worker_id: str) -> None:
-        """What the worker should keep has changed, or is to be looked at."""
+        """What the worker should keep may have changed."""
         listener = self._listeners.get(worker_id)
         if listener is None or not listener.most or not self._policy.knobs.bounds_chunks:
             return
-        self._tell(listener)
+        if self._news(listener):
+            self._tell(listener)
         self._look_later()
+
+    def _news(self, listener: _Listener) -> bool:
+        """Something other than it keeps, or what it will not keep for much longer."""
+        ending = self._clock() >= listener.said_s + _KEPT_S
+        return ending or listener.telling is not None or self._wanted(listener) != listener.bounds
 
     def meet(self, workers: Collection[Worker]) -> None:
         """Asks those that are new, and again those that could not be told; decides how the policy plans."""
@@ -115,20 +121,15 @@ class StepLimits:
             listener.telling = asyncio.create_task(self._talk(listener), name=f"steps-{listener.worker.worker_id}")
 
     async def _talk(self, listener: _Listener) -> None:
-        """Says it; and once more, if the steps that were heard of meanwhile change it."""
-        better = True
         try:
             while listener.due:
                 listener.due = False
-                said = await self._say(listener)
-                if better and said is not None and self._wanted(listener) != said:
-                    listener.due = True
-                better = not better
+                await self._say(listener)
+                listener.due = listener.due and self._wanted(listener) != listener.bounds
         finally:
             listener.telling = None
 
-    async def _say(self, listener: _Listener) -> Bounds | None:
-        """None when it was not heard."""
+    async def _say(self, listener: _Listener) -> None:
         worker, bounds = listener.worker, self._wanted(listener)
         listener.said_s = self._clock()
         try:
@@ -138,19 +139,18 @@ class StepLimits:
             report = await worker.connection.client.limit_step(limit, _CALL_S)
         except WorkerLostError:
             listener.most, listener.bounds = None, _FREE
-            return None
+            return
         except (FaultError, TimeoutError) as error:
             if listener.most != 0:
                 log.warning("%s is not told how long its steps may be: %s", worker.worker_id, error)
             listener.most, listener.bounds = 0, _FREE
             self._plan()
-            return None
+            return
         self._heard(worker, report.totals)  # of steps under the limit before this one
         listener.bounds = bounds
         if report.most_step_tokens != listener.most:
             listener.most = report.most_step_tokens
             self._plan()
-        return bounds
 
     def _wanted(self, listener: _Listener) -> Bounds:
         policy, worker_id = self._policy, listener.worker.worker_id
@@ -169,8 +169,9 @@ class StepLimits:
         kept_s, busy = self._clock() - _KEPT_S, False
         for worker_id, listener in self._listeners.items():
             book = self._policy.book(worker_id)
-            busy = busy or bool(book.backlog) or book.promised > 0
-            if book.backlog or (book.promised and listener.said_s <= kept_s):
-                self.attend(worker_id)
+            if book.backlog or book.promised:
+                busy = True
+                if book.backlog or listener.said_s <= kept_s:
+                    self.attend(worker_id)
         if busy:
             self._look_later()

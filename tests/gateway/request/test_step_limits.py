@@ -140,23 +140,37 @@ async def test_one_word_is_under_way_and_the_next_is_the_newest() -> None:
     assert len(client.said) == 2
 
 
-async def test_steps_that_were_heard_of_change_the_next_word_once() -> None:
+async def test_who_keeps_it_already_is_not_told_again_before_the_lease_nears_its_end() -> None:
     scene = Scene(a=8192)
     await scene.met()
     scene.answers(20)
     scene.takes("long")
-    scene.forgets()
-    steps = iter(range(1, 100))
-
-    def heard(worker: Worker, totals: StepTotals) -> None:
-        scene.clock.now_s += 0.5
-        scene.policy.stepped("a", StepTotals(decode_steps=next(steps), decode_s=0.5, answers=20))
-
-    scene.limits._heard = heard
     scene.limits.attend("a")
     await scene.quiet()
-    assert len(scene.clients["a"].said) == 2
-    assert scene.clients["a"].tokens[0] != scene.clients["a"].tokens[1]
+    scene.forgets()
+    for _ in range(3):
+        scene.limits.attend("a")
+        await scene.quiet()
+    assert scene.clients["a"].said == []
+    scene.clock.now_s += LEASE_S / 3
+    scene.limits.attend("a")
+    await scene.quiet()
+    assert len(scene.clients["a"].said) == 1
+
+
+async def test_steps_that_were_heard_of_change_the_next_word() -> None:
+    scene = Scene(a=8192)
+    await scene.met()
+    scene.answers(20)
+    scene.takes("long")
+    scene.limits.attend("a")
+    await scene.quiet()
+    scene.forgets()
+    scene.clock.now_s += 0.5
+    scene.policy.stepped("a", StepTotals(decode_steps=1, decode_s=0.5, answers=20))
+    scene.limits.attend("a")
+    await scene.quiet()
+    assert len(scene.clients["a"].said) == 1
 
 
 @pytest.mark.parametrize("failure", [FaultError(Fault(FaultKind.INTERNAL, "UNIMPLEMENTED: ")), TimeoutError()])
@@ -196,8 +210,13 @@ async def test_a_fleet_that_has_not_answered_yet_and_one_of_tiny_steps_have_whol
 async def test_a_lost_worker_says_nothing_of_its_engine_and_is_asked_when_it_is_back() -> None:
     scene = Scene(a=8192, b=8192)
     await scene.met()
+    scene.limits.attend("a")
+    scene.limits.attend("b")
+    await scene.quiet()
+    assert list(scene.limits.bounds) == ["a", "b"]
     scene.clients["b"].failure = WorkerLostError("gone")
     scene.forgets()
+    scene.clock.now_s += LEASE_S / 2
     scene.limits.attend("b")
     await scene.quiet()
     assert scene.policy.knobs.bounds_chunks
@@ -222,11 +241,16 @@ async def test_workers_with_prompts_are_looked_at_and_others_are_not() -> None:
     scene = Scene(a=8192, b=8192)
     await scene.met()
     scene.forgets()
+    scene.policy.stepped("a", StepTotals())
     scene.takes("p")
     scene.limits.attend("a")
-    await until(lambda: len(scene.clients["a"].said) > 4)
+    for number in range(3):
+        scene.answers(10 * (number + 1))
+        await until(lambda: scene.limits.in_force("a") == scene.policy.budget("a"))
     assert scene.clients["b"].said == []
     scene.policy.ended("p")
+    for number in range(30):
+        scene.policy.ended(f"answer {number}")
     await until(lambda: scene.limits._timer is None)
 
 
