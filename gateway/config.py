@@ -59,7 +59,7 @@ class FluidConfig(Strict):
         ge=256,
         description=(
             "Prompt tokens that the engines compute in one step (`engine.max_num_batched_tokens`). The policy plans with "
-            "it; no live engine can be told another while it runs."
+            "it while one of them cannot be told how many (docs/fluid-roles.md)."
         ),
     )
     leaning: tuple[str, ...] = Field(

@@ -155,6 +155,7 @@ POLICY_METRICS = (
         ("way",),
     ),
     Spec("tandem_fluid_leaning_workers", G, "Workers of role both that lean to prefill now."),
+    Spec("tandem_fluid_limited_workers", G, "Workers that keep a limit of this gateway's on their engine's steps now."),
     Spec("tandem_fairness_spent", G, "Share of a fairness budget that is used up; 1 is all.", ("class", "measure")),
 )
 

@@ -60,6 +60,7 @@ def policy_samples(policy: PolicySnapshot) -> dict[str, list[Sample]]:
     if policy.roles is not None:
         samples["tandem_fluid_ways_total"] = [((way,), float(count)) for way, count in policy.roles.ways.items()]
         samples["tandem_fluid_leaning_workers"] = [((), float(len(policy.roles.leaning)))]
+        samples["tandem_fluid_limited_workers"] = [((), float(len(policy.roles.step_tokens)))]
     for early in policy.early:
         for verdict, count in (("right", early.right), ("wrong", early.wrong), ("unjudged", early.unjudged)):
             samples["tandem_early_rejections_total"].append(((early.reason, verdict), float(count)))

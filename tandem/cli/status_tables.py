@@ -143,7 +143,15 @@ def _roles(row: RolesRow) -> str:
     return (
         f"Fluid roles: {ways}; leaning to prefill: {', '.join(row.leaning) or 'nobody'}; a step takes "
         f"{1e3 * row.weights_s:.1f} ms, {1e6 * row.token_s:.0f} µs a token, {1e9 * row.context_s:.0f} ns a KV token"
+        f"{_limits(list(row.step_tokens.values()))}"
     )
+
+
+def _limits(tokens: list[int]) -> str:
+    if not tokens:
+        return ""
+    sizes = f"{min(tokens):,}" if len(set(tokens)) == 1 else f"{min(tokens):,} to {max(tokens):,}"
+    return f"; steps of {sizes} tokens at {len(tokens)} workers"
 
 
 def _hindsight(row: EarlyRow) -> str:

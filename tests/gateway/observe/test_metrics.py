@@ -63,7 +63,7 @@ def policy() -> PolicySnapshot:
     buckets = (BucketRow("toy", "1-256", 8, 1, 2, 300, 5, 700, 1200),)
     early = (EarlyRow("decode_overloaded", 9, 1, 2, 3),)
     queue = (QueueRow("high", "default", 4),)
-    roles = RolesRow({"together": 7, "handed": 3, "handed_later": 0}, ("b0", "b1"), 0.02, 1e-4, 0.0)
+    roles = RolesRow({"together": 7, "handed": 3, "handed_later": 0}, ("b0", "b1"), 0.02, 1e-4, 0.0, {"b0": 512})
     return PolicySnapshot("blue-7", "forecast", rows, queue, fair, {}, 6, buckets, early, roles)
 
 
@@ -205,3 +205,4 @@ def test_ways_are_counted_where_roles_are_fluid(metrics: Metrics) -> None:
     found = values(metrics)
     assert found["tandem_fluid_ways_total", (("way", "handed"),)] == 3
     assert found["tandem_fluid_leaning_workers", ()] == 2
+    assert found["tandem_fluid_limited_workers", ()] == 1

@@ -80,6 +80,20 @@ def test_fluid_roles_are_one_sentence() -> None:
     text = " ".join(shown(ClusterSnapshot("g", "mixed", "", (), (), {}, 0), policy).split())
     assert "Fluid roles: 1,200 together, 3 handed, 0 handed later; leaning to prefill: b0;" in text
     assert "a step takes 21.5 ms, 98 µs a token, 42 ns a KV token" in text
+    assert "steps of" not in text
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ({"b0": 512, "b1": 1152, "b2": 640}, "steps of 512 to 1,152 tokens at 3 workers"),
+        ({"b0": 512, "b1": 512}, "steps of 512 tokens at 2 workers"),
+    ],
+)
+def test_limits_of_steps_are_told_as_a_range(told: dict[str, int], said: str) -> None:
+    row = RolesRow({"together": 1}, (), 0.02, 1e-4, 0.0, told)
+    policy = PolicySnapshot("v1", "forecast", roles=row)
+    assert said in " ".join(shown(ClusterSnapshot("g", "mixed", "", (), (), {}, 0), policy).split())
 
 
 def test_moves_are_one_sentence() -> None:
