@@ -31,6 +31,11 @@ class KeepAlive:
     timeout_s: float = 5.0
 
 
+#: What a gateway that stands still is sent of a stream before its worker is held up, and merges the steps that follow. gRPC's
+#: own measure of the line made it up to a quarter of a megabyte: with small frames that is the news of 20 s, which the gateway
+#: then went through frame by frame. A message that is larger is still sent at once.
+READ_AHEAD_BYTES = 16 * 1024
+
 Options = list[tuple[str, int]]
 
 
@@ -53,6 +58,8 @@ def channel_options(keepalive: KeepAlive) -> Options:
         ("grpc.min_reconnect_backoff_ms", 1000),
         ("grpc.max_reconnect_backoff_ms", 2000),
         ("grpc.use_local_subchannel_pool", 1),
+        ("grpc.http2.bdp_probe", 0),
+        ("grpc.http2.lookahead_bytes", READ_AHEAD_BYTES),
         # Retries are the lifecycle's decision, never the transport's.
         ("grpc.enable_retries", 0),
     ]
