@@ -9,8 +9,10 @@ from gateway.policy.roles.knobs import Aims, Knobs
 from gateway.policy.roles.law import StepLaw
 from proto.worker import StepTotals
 
-#: Steps that tell what a step takes of late.
+#: Steps that tell what a step takes of late, and how many have prompts in them.
 _LATELY = 100
+#: How sharply rare prompts are told from those that keep coming.
+_SHARPNESS = 4
 
 
 @dataclass(slots=True)
@@ -36,6 +38,7 @@ class Book:
     steps: int = 0
     budget: int = 0  # tokens of a step, as the worker was told last
     _lately_s: float = inf  # what a step took of late
+    _crowded: float = 1.0  # share of the steps of late that had prompts in them
     _looked_s: float = 0.0
     _fresh: list[tuple[Answer, float]] = field(default_factory=list)  # who began since the last look, and when
     _step_s: float | None = None  # what the most pressed answer allows, as of the last look; None when not known
@@ -54,6 +57,11 @@ class Book:
         """KV that a step reads now."""
         answers = len(self.decoding)
         return self.context_tokens * answers / (answers + self.coming) if answers else 0.0
+
+    def queue(self, key: str, tokens: int, *, late: bool) -> None:
+        """A prompt that is to be computed here."""
+        self.backlog.add(key, tokens, late=late)
+        self._changed()
 
     def enter(self, key: str, context_tokens: float, output_tokens: float, *, handed: bool) -> None:
         self.coming += 1
@@ -86,15 +94,17 @@ class Book:
         self.backlog.computed(steps.chunk_tokens)
         if steps.count:
             kept = exp(-steps.count / _LATELY)
-            mean_s = steps.seconds / steps.count
+            mean_s, crowded = steps.seconds / steps.count, steps.chunk_steps / steps.count
             self._lately_s = mean_s + kept * (self._lately_s - mean_s) if self.steps else mean_s
+            self._crowded = crowded + kept * (self._crowded - crowded)
         self.steps += steps.count
         self._looked_s = now_s
         self._changed()
 
     def step_s(self, law: StepLaw, aims: Aims, knobs: Knobs) -> float:
         """How long a step may take so that nearly every answer keeps its mean. What it has saved, and some of what it surely
-        will, it may spend soon, as long steps come only while there are prompts; what it is short of it makes up for over
+        will, it may spend soon, as long steps come only while there are prompts: where these are rare, in the steps that those
+        in hand take, and else over more, as others will come. What it is short of it makes up for over
         all that is left of it. Who cannot keep its mean any more does not hold the others up."""
         if self._step_s is None:
             self._step_s = self._pressed_s(knobs, knobs.tpot_share * aims.tpot_s, law)
@@ -103,27 +113,31 @@ class Book:
     def _pressed_s(self, knobs: Knobs, aim_s: float, law: StepLaw) -> float:
         least_s, steps, now_s = law.step_s(self.answers, self.reading_tokens), self.steps, self._looked_s
         ahead_s = knobs.foresight * max(0.0, aim_s - self._lately_s)
+        in_hand = 1 + self.backlog.tokens / knobs.largest_step_tokens
+        crowded = min(1.0, self._crowded / knobs.rare_share) ** _SHARPNESS
         # who comes loses some steps on its way, which count as long as they are here
         allowed = [aim_s * tokens / (tokens + knobs.handoff_steps) for tokens in self.handed.values()]
         for one in self.decoding.values():
             done = steps - one.begun
             left = max(one.tokens - done, 1.0)
             credit_s = done * aim_s + one.first_s - now_s + left * ahead_s
-            allowed.append(aim_s + credit_s / (min(left, knobs.credit_tokens) if credit_s > 0 else left))
+            soon = min(left, knobs.credit_tokens, in_hand + crowded * left)
+            allowed.append(aim_s + credit_s / (soon if credit_s > 0 else left))
         able = [may_s for may_s in allowed if may_s > least_s]
         if able:
             return nsmallest(int(knobs.pressed_share * len(able)) + 1, able)[-1]
         return aim_s if self.decoding else inf
 
     def step_tokens(self, law: StepLaw, aims: Aims, knobs: Knobs) -> int:
-        """Tokens of the next step, of prompts and answers."""
+        """Tokens of the next step, of prompts and answers: as many as there may be where nobody has anything from a shorter one."""
         if self._step_tokens is None:
             answers = self.answers + len(self.handed)
             least = answers + knobs.smallest_chunk_tokens
-            if knobs.bounds_chunks:
+            if knobs.bounds_chunks and not answers:
+                least = max(least, knobs.largest_step_tokens)
+            elif knobs.bounds_chunks:
                 may_s, most = self.step_s(law, aims, knobs), knobs.largest_step_tokens
-                slack = knobs.size_slack if self.decoding else 0.0  # who decodes nothing has nothing from shorter steps
-                least = max(least, law.fastest(may_s, answers, self.reading_tokens, most, slack))
+                least = max(least, law.fastest(may_s, answers, self.reading_tokens, most, knobs.size_slack))
             self._step_tokens = least
         return self._step_tokens
 

@@ -74,13 +74,13 @@ class Fluid:
         uncached = max(1, need.prompt_tokens - cached_tokens)
         output, context = _output(need), _context(need)
         trip = Trip(placement.worker_id, placement.prefill_id or placement.worker_id, uncached, context, output)
-        backlog = self.book(trip.prefill).backlog
-        if backlog.late < self.knobs.late_tokens:
+        prefill = self.book(trip.prefill)
+        if prefill.backlog.late < self.knobs.late_tokens:
             trip.late = self._first_token_s(trip.prefill, uncached) > self.knobs.late_share * self.aims.ttft_s
         self._trips[key] = trip
         if arrives:
             self._demand.arrived(self._clock(), need.prompt_tokens, uncached, output)
-        backlog.add(key, uncached, late=trip.late)
+        prefill.queue(key, uncached, late=trip.late)
         self.book(trip.decode).enter(key, context, output, handed=trip.handed)
 
     def prefilled(self, key: str) -> None:

@@ -20,7 +20,8 @@ class Knobs:
     """`tpot_share`, `ttft_share`, `kv_share`: how much of a limit, and of a worker's KV, the policy plans to use; the
     rest is for what differs from the mean. `handoff_steps`: what a hand-off takes of an answer's time, in steps of the worker
     that receives it. `credit_tokens`: over how many tokens, at most, an answer spends what it has saved. `foresight`: of
-    what it would save if steps stayed as short as they were of late, this share counts as saved. `pressed_share`: of the
+    what it would save if steps stayed as short as they were of late, this share counts as saved. `rare_share`: while fewer of the
+    steps have prompts in them, prompts are rare, and what was saved is spent on those in hand. `pressed_share`: of the
     answers of a worker, those that allow the shortest steps and are passed over.
     `largest_step_tokens` bounds a step with its answers, `smallest_chunk_tokens` what it has of prompts; they are equal where
     engines take no other limit (`bounds_chunks` False). `size_slack`: how much slower prompts may be computed in shorter steps.
@@ -40,6 +41,7 @@ class Knobs:
     handoff_steps: float = 2.7
     credit_tokens: float = 64.0
     foresight: float = 0.3
+    rare_share: float = 0.125
     pressed_share: float = 0.1
     leans: bool = True
     largest_step_tokens: int = 2048
