@@ -1,8 +1,8 @@
 """Cells as rows of Markdown."""
 
 from collections.abc import Sequence
-from math import exp, log
-from statistics import fmean
+from math import exp, log, sqrt
+from statistics import fmean, stdev
 
 from benchmarks.never_worse.arms import GPUS, Arm, Kind, short
 from benchmarks.never_worse.contest import Cell
@@ -23,7 +23,7 @@ ARMS_HEAD = (
 def row(cell: Cell) -> str:
     """Rates in requests/s per GPU. What routing, order and steps bring is the better of routed and nothing against the best
     static; the rest of the ratio is what hand-offs add to it, or cost. Points: of attainment, at the highest rate that the best
-    static layout holds; the mean, and the least and most of the seeds."""
+    static layout holds; the mean over the seeds, and its standard error."""
     routed = cell.ratio(Kind.ROUTED, cell.best)
     moved = cell.ratio(Kind.FLUID, Kind.ROUTED)
     limits = cell.aim.limits.replace("/", " / ")
@@ -33,7 +33,8 @@ def row(cell: Cell) -> str:
     else:
         cells += ["–"] * 3
     points = cell.points
-    cells.append(f"{fmean(points):+.1f} ({min(points):+.1f} to {max(points):+.1f})" if points else "–")
+    error = f" ± {stdev(points) / sqrt(len(points)):.1f}" if len(points) > 1 else ""
+    cells.append(f"{fmean(points):+.1f}{error}" if points else "–")
     return f"| {' | '.join(cells)} |"
 
 

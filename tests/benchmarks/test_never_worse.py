@@ -78,7 +78,7 @@ def test_a_row_says_what_came_of_what() -> None:
     rates = {Kind.COLOCATED: 8.0, Kind.SPLIT: 10.0, Kind.ROUTED: 11.0, Kind.FLUID: 12.1}
     cell = Cell("m", "mix", AIM, 3, {kind: kind.value for kind in Kind}, rates, points=(1.0, 3.0, 2.0))
     assert cell.best is Kind.SPLIT
-    assert "**1.210** | 1.100 | 1.100 | +2.0 (+1.0 to +3.0) |" in row(cell)
+    assert "**1.210** | 1.100 | 1.100 | +2.0 ± 0.6 |" in row(cell)
     assert "97 % of the best static layout in 1" in summary([cell])
 
 
