@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
+from gateway.parsers.reasoning import ReasoningMarks, ReasoningParser
 from gateway.policy_config import PolicyConfig, Strict
 from proto.tls import TlsConfig
 
@@ -198,6 +199,16 @@ class GatewayConfig(Strict):
             "which simulated workers without files get."
         ),
     )
+    reasoning_parser: ReasoningParser | None = Field(
+        None,
+        description=(
+            "Chat answers give their reasoning apart from their content. think: between the marks below, which the model "
+            "writes or the chat template opens (Qwen3 and most others). deepseek_r1: the same, for models that may leave "
+            "out the first mark: an answer begins with reasoning unless the template has closed it. Unset: all is content."
+        ),
+    )
+    reasoning_start: str = Field("<think>", min_length=1, max_length=64, description="The mark before reasoning.")
+    reasoning_end: str = Field("</think>", min_length=1, max_length=64, description="The mark after it.")
     api_keys: dict[str, SecretStr] = Field(
         default_factory=dict, description="Tenant name to API key; when set, every other key gets 401."
     )
@@ -245,6 +256,11 @@ class GatewayConfig(Strict):
     traces: TracesConfig | None = Field(None, description="Spans of requests; none without it.")
 
     @property
+    def reasoning_marks(self) -> ReasoningMarks | None:
+        parser = self.reasoning_parser
+        return ReasoningMarks(parser, self.reasoning_start, self.reasoning_end) if parser else None
+
+    @property
     def reservation_ttl_s(self) -> float:
         wanted = self.admission.reservation_ttl_s
         return self._longest_prefill_s + _TTL_SLACK_S if wanted is None else wanted
@@ -269,6 +285,16 @@ class GatewayConfig(Strict):
         same_place = self.host == self.grpc_host or {self.host, self.grpc_host} & {"", "0.0.0.0", "::"}
         if self.port and self.port == self.grpc_port and same_place:
             raise ValueError(f"port and grpc_port are both {self.port}: clients and workers need a port each")
+        return self
+
+    @model_validator(mode="after")
+    def _marks_can_be_told_apart(self) -> Self:
+        marks = self.reasoning_start, self.reasoning_end
+        if marks[0] == marks[1] or any(mark != mark.strip() for mark in marks):
+            raise ValueError(
+                "reasoning_start and reasoning_end must differ, without white space at their ends: white space around "
+                "a mark is the text's own"
+            )
         return self
 
     @field_validator("api_keys")

@@ -209,6 +209,9 @@ class Run:
             prompt_tokens=self._record.prompt_tokens,
             completion_tokens=sum([choice.count for choice in self._choices]),
             cached_tokens=sum(self._cached[::n]),
+            reasoning_tokens=sum([choice.reasoning_tokens for choice in self._choices])
+            if self._prepared.reasoning
+            else None,
         )
 
     def _extra(self) -> dict[str, Any] | None:

@@ -40,7 +40,9 @@ class ChatForm:
         self._usage_field = usage_field
         start = orjson.dumps(self._base)[:-1] + b',"choices":[{"index":'
         self._start = EVENT + start
-        self._middle = b',"delta":{"content":'
+        self._content = b',"delta":{"content":'
+        self._reasoning = b',"delta":{"reasoning_content":'
+        self._again = b',"reasoning":'
         self._end = (
             b'},"logprobs":null,"finish_reason":null}]' + (b',"usage":null' if usage_field else b"") + b"}" + END
         )
@@ -52,10 +54,16 @@ class ChatForm:
 
     def chunk(self, index: int, shown: Shown, usage: Usage | None) -> bytes:
         if self._plain and shown.finish is None and usage is None:
+            if not shown.reasoning:
+                if not shown.text:
+                    return b""
+                return b"".join((self._start, b"%d" % index, self._content, orjson.dumps(shown.text), self._end))
             if not shown.text:
-                return b""
-            return b"".join((self._start, b"%d" % index, self._middle, orjson.dumps(shown.text), self._end))
-        delta = {"content": shown.text} if shown.text or shown.finish is None else {}
+                text = orjson.dumps(shown.reasoning)
+                return b"".join((self._start, b"%d" % index, self._reasoning, text, self._again, text, self._end))
+        delta = _reasoning(shown.reasoning)
+        if shown.text or (shown.finish is None and not delta):
+            delta["content"] = shown.text
         extra = {"token_ids": shown.tokens} if self._token_ids else None
         return self._event(index, delta, shown, extra, usage)
 
@@ -99,7 +107,7 @@ class ChatForm:
     def _choice(self, choice: Collected) -> dict[str, Any]:
         entry: dict[str, Any] = {
             "index": choice.index,
-            "message": {"role": "assistant", "content": choice.text, "refusal": None},
+            "message": _message(choice.text, choice.reasoning),
             "logprobs": None,
             "finish_reason": choice.last.finish,
             "stop_reason": choice.last.stop_reason,
@@ -110,3 +118,14 @@ class ChatForm:
         if self._token_ids:
             entry["token_ids"] = choice.tokens
         return entry
+
+
+def _message(text: str, reasoning: str) -> dict[str, Any]:
+    """Reasoning without an answer, as of one that was cut short, leaves no content: not an empty one."""
+    content = text if text or not reasoning else None
+    return {"role": "assistant", "content": content, "refusal": None, **_reasoning(reasoning)}
+
+
+def _reasoning(text: str) -> dict[str, Any]:
+    """Under both names that clients look for: DeepSeek's, which most have taken over, and that of later vLLM."""
+    return {"reasoning_content": text, "reasoning": text} if text else {}

@@ -1,7 +1,10 @@
 """One choice's way from tokens to text: detokenizing, stop strings, counting."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from gateway.parsers.reasoning import Reasoning
+from gateway.parsers.said import Said
 from gateway.request.answer import Piece
 from gateway.request.errors import Reason, RequestError
 from gateway.text.base import Tokenizer
@@ -19,6 +22,8 @@ class TextRules:
     skip_special_tokens: bool = True
     min_tokens: int = 0
     stop_token_ids: frozenset[int] = frozenset()
+    reader: Callable[[], Reasoning] | None = None
+    kept: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +31,7 @@ class Shown:
     """What one piece adds to the answer. `tokens` and `logprobs` are exactly those that count."""
 
     text: str
+    reasoning: str = ""
     tokens: tuple[int, ...] = ()
     logprobs: tuple[TokenLogprobs, ...] = ()
     finish: str | None = None
@@ -41,7 +47,17 @@ KV_BUDGET = "kv_budget"
 class Choice:
     """The state spans both legs of a request, which therefore cannot show in the text (B-12, B-17)."""
 
-    __slots__ = ("_detokenizer", "_matcher", "_rules", "count", "finished", "index", "opened", "stopped_by_text")
+    __slots__ = (
+        "_detokenizer",
+        "_matcher",
+        "_reader",
+        "_rules",
+        "count",
+        "finished",
+        "index",
+        "opened",
+        "stopped_by_text",
+    )
 
     def __init__(self, index: int, prompt: tuple[int, ...], rules: TextRules) -> None:
         self.index = index
@@ -51,9 +67,14 @@ class Choice:
         self.stopped_by_text = False
         self._rules = rules
         self._detokenizer = rules.tokenizer.detokenizer(
-            skip_special_tokens=rules.skip_special_tokens, context=prompt[-8:]
+            skip_special_tokens=rules.skip_special_tokens, context=prompt[-8:], kept=rules.kept
         )
         self._matcher = StopMatcher(rules.stops, include=rules.include_stop) if rules.stops else None
+        self._reader = rules.reader() if rules.reader else None
+
+    @property
+    def reasoning_tokens(self) -> int:
+        return self._reader.tokens if self._reader else 0
 
     def take(self, piece: Piece) -> Shown:
         """After a stop string has matched, whatever the engine still sends counts for nothing."""
@@ -61,33 +82,41 @@ class Choice:
             return NOTHING
         if piece.finish is FinishReason.ABORT:
             raise RequestError(Reason.DECODE_FAILED, "The engine gave up this request.")
-        if self._matcher is not None:
-            return self._take_watching(piece, self._matcher)
+        if self._matcher is not None or self._reader is not None:
+            return self._take_watching(piece)
         tokens = piece.tokens
         self.count += len(tokens)
         if piece.finish is None:
-            return Shown(self._detokenizer.push(tokens) if tokens else "", tokens, piece.logprobs)
+            return Shown(self._detokenizer.push(tokens) if tokens else "", tokens=tokens, logprobs=piece.logprobs)
         shown = self._visible(piece)
         text = (self._detokenizer.push(shown) if shown else "") + self._detokenizer.flush()
-        return self._end(text, piece)
+        return self._end([Said(text)], piece)
 
-    def _take_watching(self, piece: Piece, matcher: StopMatcher) -> Shown:
+    def _take_watching(self, piece: Piece) -> Shown:
         """Token by token, because the token that completes a stop string is the last one that counts."""
-        text = ""
+        matcher, said = self._matcher, list[Said]()
         visible = len(self._visible(piece))
         for at, token in enumerate(piece.tokens, start=1):
             self.count += 1
             if at > visible:
                 break
-            text += matcher.push(self._detokenizer.push((token,)), armed=self.count > self._rules.min_tokens)
-            if matcher.matched is not None:
-                return self._end_by_text(text, matcher.matched, piece, at)
+            said.append(self._read(self._unstopped(self._detokenizer.push((token,))), 1))
+            if matcher is not None and matcher.matched is not None:
+                return self._end_by_text(said, matcher.matched, piece, at)
         if piece.finish is None:
-            return Shown(text, piece.tokens, piece.logprobs)
-        text += matcher.push(self._detokenizer.flush(), armed=self.count > self._rules.min_tokens)
-        if matcher.matched is not None:
-            return self._end_by_text(text, matcher.matched, piece, len(piece.tokens))
-        return self._end(text + matcher.flush(), piece)
+            return _shown(said, piece.tokens, piece.logprobs)
+        said.append(self._read(self._unstopped(self._detokenizer.flush()), 0))
+        if matcher is not None and matcher.matched is not None:
+            return self._end_by_text(said, matcher.matched, piece, len(piece.tokens))
+        return self._end(said, piece)
+
+    def _unstopped(self, text: str) -> str:
+        if self._matcher is None:
+            return text
+        return self._matcher.push(text, armed=self.count > self._rules.min_tokens)
+
+    def _read(self, text: str, tokens: int) -> Said:
+        return self._reader.push(text, tokens) if self._reader else Said(text)
 
     def _visible(self, piece: Piece) -> tuple[int, ...]:
         """The token that made the engine stop (EOS, stop id) counts and has logprobs, but is not part of the text."""
@@ -95,15 +124,32 @@ class Choice:
             return piece.tokens[:-1]
         return piece.tokens
 
-    def _end(self, text: str, piece: Piece) -> Shown:
-        self.finished = True
+    def _end(self, said: list[Said], piece: Piece) -> Shown:
         assert piece.finish is not None
+        if self._matcher is not None:
+            said.append(self._read(self._matcher.flush(), 0))
         last = piece.tokens[-1] if piece.tokens else -1
         by_id = piece.finish is FinishReason.STOP and last in self._rules.stop_token_ids
         reason = KV_BUDGET if piece.capped else last if by_id else None
-        return Shown(text, piece.tokens, piece.logprobs, piece.finish.value, reason)
+        return self._last(said, piece, len(piece.tokens), piece.finish, reason)
 
-    def _end_by_text(self, text: str, stop: str, piece: Piece, used: int) -> Shown:
-        self.finished = True
+    def _end_by_text(self, said: list[Said], stop: str, piece: Piece, used: int) -> Shown:
         self.stopped_by_text = piece.finish is None
-        return Shown(text, piece.tokens[:used], piece.logprobs[:used], FinishReason.STOP.value, stop)
+        return self._last(said, piece, used, FinishReason.STOP, stop)
+
+    def _last(self, said: list[Said], piece: Piece, used: int, finish: FinishReason, reason: str | int | None) -> Shown:
+        self.finished = True
+        if self._reader is not None:
+            said.append(self._reader.flush())
+        return _shown(said, piece.tokens[:used], piece.logprobs[:used], finish.value, reason)
+
+
+def _shown(
+    said: list[Said],
+    tokens: tuple[int, ...],
+    logprobs: tuple[TokenLogprobs, ...],
+    finish: str | None = None,
+    stop_reason: str | int | None = None,
+) -> Shown:
+    text = "".join([one.content for one in said])
+    return Shown(text, "".join([one.reasoning for one in said]), tokens, logprobs, finish, stop_reason)

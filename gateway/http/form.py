@@ -23,18 +23,24 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Counts from engine token ids; the cached share comes from the leg that computed the prompt (B-11)."""
+    """Counts from engine token ids; the cached share comes from the leg that computed the prompt (B-11).
+
+    `reasoning_tokens` is None where no parser tells them apart.
+    """
 
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int
+    reasoning_tokens: int | None = None
 
     def as_json(self) -> dict[str, Any]:
+        told = self.reasoning_tokens is not None
         return {
             "prompt_tokens": self.prompt_tokens,
             "completion_tokens": self.completion_tokens,
             "total_tokens": self.prompt_tokens + self.completion_tokens,
             "prompt_tokens_details": {"cached_tokens": self.cached_tokens},
+            **({"completion_tokens_details": {"reasoning_tokens": self.reasoning_tokens}} if told else {}),
         }
 
 
@@ -49,6 +55,10 @@ class Collected:
     @property
     def text(self) -> str:
         return "".join([shown.text for shown in self.shown])
+
+    @property
+    def reasoning(self) -> str:
+        return "".join([shown.reasoning for shown in self.shown])
 
     @property
     def tokens(self) -> list[int]:

@@ -1,18 +1,22 @@
 """From a checked body to an Intent for the lifecycle and a Form for the answer."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from gateway.http.chat_form import ChatForm
 from gateway.http.choice import Choice, TextRules
 from gateway.http.completion_form import CompletionForm
 from gateway.http.exchange import Exchange
 from gateway.http.form import Form, Head
-from gateway.http.prompts import Tokens, chat_prompt, completion_prompts, message_size
+from gateway.http.prompts import Tokens
 from gateway.http.sampling import answer_logprobs, build_sampling, declared_limit, stop_strings
 from gateway.http.schema import ChatRequest, CompletionRequest
 from gateway.http.served import Served
 from gateway.http.surface import Surface
+from gateway.http.texts import Texts, size_of, texts_of
+from gateway.parsers.reasoning import Reasoning, ReasoningMarks
 from gateway.request.errors import Reason, RequestError
 from gateway.request.intent import Intent
 from gateway.wording import counted
@@ -29,6 +33,7 @@ class Prepared:
     stream: bool
     usage: bool
     running_usage: bool
+    reasoning: bool  # counted apart from the rest of an answer
 
     def choices(self) -> list[Choice]:
         prompts, n = self.intent.prompts, self.intent.n
@@ -40,25 +45,37 @@ async def prepare(surface: Surface, exchange: Exchange, body: ChatRequest | Comp
     _check_choices(surface, body)
     served = await surface.served.get(body.model)
     began_s = surface.clock()
-    prompts, echoes = await surface.texts.run(lambda: _texts(body, served), size=_size(body))
-    surface.observer.tokenized(sum(map(len, prompts)), surface.clock() - began_s)
-    rules = TextRules(
+    texts = await surface.texts.run(lambda: texts_of(body, served), size=size_of(body))
+    surface.observer.tokenized(sum(map(len, texts.prompts)), surface.clock() - began_s)
+    intent = _intent(surface, exchange, body, served, texts.prompts)
+    marks = surface.config.reasoning_marks if isinstance(body, ChatRequest) else None
+    options = body.stream_options if body.stream else None
+    return Prepared(
+        intent=intent,
+        form=_form(body, intent, served, texts.echoes, usage_field=bool(options and options.include_usage)),
+        rules=_rules(body, intent, served, texts, marks),
+        stream=bool(body.stream),
+        usage=bool(options and options.include_usage),
+        running_usage=bool(options and options.continuous_usage_stats),
+        reasoning=marks is not None,
+    )
+
+
+def _rules(
+    body: ChatRequest | CompletionRequest, intent: Intent, served: Served, texts: Texts, marks: ReasoningMarks | None
+) -> TextRules:
+    reader: Callable[[], Reasoning] | None = None
+    if marks is not None and intent.sampling.structured is None:  # a grammar binds from the first token on
+        reader = partial(Reasoning, marks, opened=marks.opened(texts.ending))
+    return TextRules(
         tokenizer=served.tokenizer,
         stops=stop_strings(body),
         include_stop=bool(body.include_stop_str_in_output),
         skip_special_tokens=body.skip_special_tokens is not False,
         min_tokens=body.min_tokens or 0,
         stop_token_ids=frozenset(body.stop_token_ids or ()),
-    )
-    intent = _intent(surface, exchange, body, served, prompts)
-    options = body.stream_options if body.stream else None
-    return Prepared(
-        intent=intent,
-        form=_form(body, intent, served, echoes, usage_field=bool(options and options.include_usage)),
-        rules=rules,
-        stream=bool(body.stream),
-        usage=bool(options and options.include_usage),
-        running_usage=bool(options and options.continuous_usage_stats),
+        reader=reader,
+        kept=frozenset((marks.start, marks.end)) if marks and reader else frozenset(),
     )
 
 
@@ -80,45 +97,6 @@ def _check_choices(surface: Surface, body: ChatRequest | CompletionRequest) -> N
             param="n" if (body.n or 1) > 1 else "prompt",
             numbers={"choices": wanted, "max_choices": limit},
         )
-
-
-def _size(body: ChatRequest | CompletionRequest) -> int | None:
-    """Characters to render and tokenize; None where their number does not bound the work."""
-    if isinstance(body, ChatRequest):
-        if body.chat_template_kwargs:
-            return None
-        return sum([message_size(message) for message in body.messages])
-    if isinstance(body.prompt, str):
-        return len(body.prompt)
-    return None
-
-
-def _texts(body: ChatRequest | CompletionRequest, served: Served) -> tuple[tuple[Tokens, ...], tuple[str, ...]]:
-    """Token ids of every prompt, and the texts to echo. Runs in a thread."""
-    tokenizer = served.tokenizer
-    if isinstance(body, ChatRequest):
-        prompt = chat_prompt(
-            tokenizer,
-            body.messages,
-            add_generation_prompt=body.add_generation_prompt is not False,
-            add_special_tokens=False,
-            extra=body.chat_template_kwargs,
-        )
-        return (prompt,), ()
-    prompts = completion_prompts(
-        tokenizer,
-        body.prompt,
-        add_special_tokens=body.add_special_tokens is not False,
-        vocab_size=served.vocab_size,
-    )
-    if not body.echo:
-        return prompts, ()
-    given = [body.prompt] if len(prompts) == 1 and not isinstance(body.prompt, list) else body.prompt
-    texts = tuple(
-        text if isinstance(text, str) else tokenizer.decode(tokens, skip_special_tokens=False)
-        for text, tokens in zip(given if len(given) == len(prompts) else prompts, prompts, strict=True)
-    )
-    return prompts, texts
 
 
 def _intent(

@@ -14,33 +14,31 @@ def template_messages(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
     """Messages as templates know them: text parts joined, developer as the system role it took over."""
     rendered = []
     for message in messages:
-        content = message.content
-        text = content if isinstance(content, str) else "\n".join(part.text for part in content)
-        entry: dict[str, Any] = {"role": "system" if message.role == "developer" else message.role, "content": text}
+        role = "system" if message.role == "developer" else message.role
+        entry: dict[str, Any] = {"role": role, "content": message.text}
         if message.name is not None:
             entry["name"] = message.name
-        if message.reasoning_content is not None:
-            entry["reasoning_content"] = message.reasoning_content
+        if message.thoughts is not None:
+            entry["reasoning_content"] = entry["reasoning"] = message.thoughts
         rendered.append(entry)
     return rendered
 
 
 def message_size(message: ChatMessage) -> int:
     """Characters of a message, those that a template adds guessed."""
-    content = message.content
+    content = message.content or ""
     size = len(content) if isinstance(content, str) else sum([len(part.text) for part in content])
-    return size + len(message.reasoning_content or "") + 32
+    return size + len(message.thoughts or "") + 32
 
 
-def chat_prompt(
+def chat_text(
     tokenizer: Tokenizer,
     messages: Sequence[ChatMessage],
     *,
     add_generation_prompt: bool,
-    add_special_tokens: bool,
     extra: dict[str, Any] | None,
-) -> Tokens:
-    """Templates write their own special tokens, so by default none are added."""
+) -> str:
+    """The conversation as the model's template writes it."""
     template = tokenizer.chat_template
     if template is None:
         raise RequestError(
@@ -48,7 +46,11 @@ def chat_prompt(
             "This model has no chat template. Render the prompt yourself and send it to /v1/completions.",
             param="messages",
         )
-    text = template.render(template_messages(messages), add_generation_prompt=add_generation_prompt, extra=extra)
+    return template.render(template_messages(messages), add_generation_prompt=add_generation_prompt, extra=extra)
+
+
+def chat_tokens(tokenizer: Tokenizer, text: str, *, add_special_tokens: bool = False) -> Tokens:
+    """Templates write their own special tokens, so by default none are added."""
     return _checked(tokenizer.encode(text, add_special_tokens=add_special_tokens), "messages")
 
 

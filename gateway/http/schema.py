@@ -4,10 +4,21 @@ Checking ends at the first fault of a list or an object: an error costs a thousa
 and a few megabytes of them would hold up the event loop for half a minute.
 """
 
+from collections.abc import Mapping
 from itertools import chain
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 MAX_ALTERNATIVES = 20
 INT64 = 2**63
@@ -117,11 +128,40 @@ class TextPart(Body):
 
 class ChatMessage(Body):
     role: Literal["system", "developer", "user", "assistant"]
-    content: str | Items[TextPart]
     name: str | None = Field(None, max_length=256)
     reasoning_content: str | None = None
+    reasoning: str | None = Field(None, description="The same under vLLM's name.")
     refusal: None = None
     audio: None = None
+    content: str | Items[TextPart] | None = Field(
+        None,
+        validate_default=True,
+        description="May be left out of an assistant message with reasoning.",
+    )
+
+    @field_validator("content")
+    @classmethod
+    def _says_something(cls, content: object, info: ValidationInfo) -> object:
+        """Checked last, when the fields that may stand for it are known."""
+        known = info.data
+        if content is None and not (known.get("role") == "assistant" and _thoughts(known)):
+            raise ValueError("must be a string or a list of text parts")
+        return content
+
+    @property
+    def thoughts(self) -> str | None:
+        return _thoughts(self.__dict__)
+
+    @property
+    def text(self) -> str:
+        content = self.content or ""
+        return content if isinstance(content, str) else "\n".join([part.text for part in content])
+
+
+def _thoughts(message: Mapping[str, Any]) -> str | None:
+    """An answer of this gateway, sent back, has both."""
+    given: str | None = message.get("reasoning_content")
+    return given if given is not None else message.get("reasoning")
 
 
 class ChatRequest(Common):

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from gateway.http.body import parsed, read_body
 from gateway.http.documents import body_of, json_response
 from gateway.http.intake import Share
-from gateway.http.prompts import chat_prompt, known_tokens
+from gateway.http.prompts import chat_text, chat_tokens, known_tokens
 from gateway.http.schema import Body, DetokenizeRequest, TokenizeRequest
 from gateway.http.served import Served
 from gateway.http.surface import Surface
@@ -58,13 +58,13 @@ def _tokenize(body: TokenizeRequest, served: Served) -> dict[str, Any]:
     if (body.prompt is None) == (body.messages is None):
         raise RequestError(Reason.INVALID_REQUEST, "Send either `prompt` or `messages`.", param="prompt")
     if body.messages is not None:
-        tokens = chat_prompt(
+        text = chat_text(
             tokenizer,
             body.messages,
             add_generation_prompt=body.add_generation_prompt is not False,
-            add_special_tokens=bool(body.add_special_tokens),
             extra=body.chat_template_kwargs,
         )
+        tokens = chat_tokens(tokenizer, text, add_special_tokens=bool(body.add_special_tokens))
     else:
         tokens = tokenizer.encode(body.prompt or "", add_special_tokens=body.add_special_tokens is not False)
     strings = [tokenizer.token_string(token) for token in tokens] if body.return_token_strs else None

@@ -49,6 +49,11 @@ class Tokenizer(Protocol):
         """The token as the vocabulary spells it."""
         ...
 
-    def detokenizer(self, *, skip_special_tokens: bool, context: Sequence[int] = ()) -> Detokenizer:
-        """`context` is the prompt that the answer goes on from; only decoders that look back need it."""
+    def detokenizer(
+        self, *, skip_special_tokens: bool, context: Sequence[int] = (), kept: frozenset[str] = frozenset()
+    ) -> Detokenizer:
+        """`context` is the prompt that the answer goes on from; only decoders that look back need it.
+
+        `kept` are special tokens that are not skipped: marks that a parser looks for.
+        """
         ...

@@ -60,5 +60,7 @@ class ByteLevelTokenizer:
     def token_string(self, token: int) -> str:
         return self._shown[token].decode(errors="backslashreplace")
 
-    def detokenizer(self, *, skip_special_tokens: bool, context: Sequence[int] = ()) -> ByteDetokenizer:
+    def detokenizer(
+        self, *, skip_special_tokens: bool, context: Sequence[int] = (), kept: frozenset[str] = frozenset()
+    ) -> ByteDetokenizer:
         return ByteDetokenizer(self._skipping if skip_special_tokens else self._shown)

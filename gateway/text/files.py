@@ -1,6 +1,7 @@
 """A tokenizer read from a model directory: tokenizer.json and the small files around it."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +35,12 @@ class FileTokenizer:
         self._name = str(directory)
         self._vocab_size = self._rust.get_vocab_size(with_added_tokens=True)
         added = self._rust.get_added_tokens_decoder()
-        special = frozenset(token for token, form in added.items() if form.special)
-        spelling = spelling_of(orjson.loads(self._rust.to_str()).get("decoder"))
-        self._exact = spelling is not None
-        added_bytes = {token: form.content.encode() for token, form in added.items()}
-        self._shown = ByteTable(self._rust, spelling, added_bytes)
-        self._skipping = ByteTable(self._rust, spelling, {**added_bytes, **dict.fromkeys(special, b"")})
+        self._special = {token: form.content for token, form in added.items() if form.special}
+        self._spelling = spelling_of(orjson.loads(self._rust.to_str()).get("decoder"))
+        self._exact = self._spelling is not None
+        self._added = {token: form.content.encode() for token, form in added.items()}
+        self._shown = ByteTable(self._rust, self._spelling, self._added)
+        self._skipped: dict[frozenset[str], _Skipped] = {}
         self._template = _load_template(directory)
 
     @property
@@ -68,14 +69,36 @@ class FileTokenizer:
     def token_string(self, token: int) -> str:
         return self._rust.id_to_token(token) or ""
 
-    def detokenizer(self, *, skip_special_tokens: bool, context: Sequence[int] = ()) -> Detokenizer:
+    def detokenizer(
+        self, *, skip_special_tokens: bool, context: Sequence[int] = (), kept: frozenset[str] = frozenset()
+    ) -> Detokenizer:
+        skipped = self._skip(kept) if skip_special_tokens else None
         if self._exact:
-            return ByteDetokenizer(self._skipping if skip_special_tokens else self._shown)
+            return ByteDetokenizer(skipped.table if skipped else self._shown)
+        hidden = skipped.tokens if skipped else frozenset()
 
         def decode(tokens: list[int]) -> str:
-            return self._rust.decode(tokens, skip_special_tokens=skip_special_tokens)
+            shown = [token for token in tokens if token not in hidden]
+            return self._rust.decode(shown, skip_special_tokens=False)
 
         return ContextDetokenizer(decode, context)
+
+    def _skip(self, kept: frozenset[str]) -> "_Skipped":
+        """Made once for each set that is asked for: none, or the marks of the parsers that are configured."""
+        skipped = self._skipped.get(kept)
+        if skipped is None:
+            tokens = frozenset(token for token, text in self._special.items() if text not in kept)
+            table = ByteTable(self._rust, self._spelling, {**self._added, **dict.fromkeys(tokens, b"")})
+            skipped = self._skipped[kept] = _Skipped(tokens, table)
+        return skipped
+
+
+@dataclass(frozen=True, slots=True)
+class _Skipped:
+    """Special tokens that are not shown, and what all tokens look like without them."""
+
+    tokens: frozenset[int]
+    table: ByteTable
 
 
 def _load_template(directory: Path) -> ChatTemplate | None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.request.errors import Reason
-from tests.conformance.replies import FORMS, STREAMS, Form
+from tests.conformance.replies import CHAT, CHAT_STREAM, FORMS, STREAMS, Form
 from tests.conformance.stack import CARRY, REPLAY, Whole, fault, script, shown, text_of, truth, whole
 from tests.engine.simulated.hold import before_each_step
 from tests.examples import first
@@ -124,10 +124,7 @@ async def test_b16_tokens_are_passed_on_as_they_are_made() -> None:
 
 @pytest.mark.slow
 async def test_b17_what_is_read_out_of_the_text_spans_both_legs() -> None:
-    """A marker whose first character is the prefill leg's and whose rest is the decode leg's is still one marker.
-
-    There is no reasoning parser; stop strings and characters of several bytes have the state that one would have.
-    """
+    """A marker whose first character is the prefill leg's and whose rest is the decode leg's is still one marker."""
     async with whole(PAIR) as one:
         for form in FORMS:
             for length in LENGTHS:
@@ -150,6 +147,25 @@ async def test_b17_what_is_read_out_of_the_text_spans_both_legs() -> None:
         carried = [asked for asked in one.decodes if len(asked.work.tokens) == CARRY + 1]
         assert carried  # the seam was inside the marker
         await one.settled()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", [CHAT, CHAT_STREAM], ids=str)
+async def test_b17_reasoning_is_told_apart_though_its_mark_begins_on_the_prefill_leg(form: Form) -> None:
+    text = text_of(CARRY, form, seed=11)
+    told = shown(truth(form, text, 12, ignore_eos=True))
+    start, end = told[:2], told[6:8]
+    settings = config(reasoning_parser="think", reasoning_start=start, reasoning_end=end)
+    async with whole(PAIR, settings=settings) as one:
+        reply = await one.post(form, text, max_tokens=12, ignore_eos=True)
+        carried = [asked for asked in one.decodes if len(asked.work.tokens) == CARRY + 1]
+        await one.settled()
+    assert len(carried) == 1  # the seam was inside the mark
+    said = [entry["delta" if form.stream else "message"] for entry in reply.entries()]
+    names = ("reasoning_content", "reasoning", "content")
+    message = {name: "".join([part.get(name) or "" for part in said]) for name in names}
+    assert message == {"reasoning_content": told[2:6], "reasoning": told[2:6], "content": told[8:]}
+    assert reply.usage["completion_tokens_details"] == {"reasoning_tokens": 4}
 
 
 BREAKS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -52,10 +52,10 @@ MUTATIONS = (
         "B-17",
         "the text's state begins anew with the second leg",
         "gateway/http/choice.py",
-        "        if self._matcher is not None:\n",
+        "        if self._matcher is not None or self._reader is not None:\n",
         "        if self.count == 1 and self._rules.stops:\n"
         "            self._matcher = StopMatcher(self._rules.stops, include=self._rules.include_stop)\n"
-        "        if self._matcher is not None:\n",
+        "        if self._matcher is not None or self._reader is not None:\n",
         f"{MERGE}b17_what_is_read_out_of_the_text_spans_both_legs",
     ),
     Mutation(

@@ -97,5 +97,15 @@ def test_special_tokens_show_only_when_asked(byte_level_dir: Path) -> None:
     assert tokenizer.detokenizer(skip_special_tokens=False).push(tokens) == "<|im_start|>hi<think>"
 
 
+@pytest.mark.parametrize("exact", [True, False])
+def test_marks_of_a_parser_show_though_they_are_special(byte_level_dir: Path, exact: bool) -> None:
+    tokenizer = FileTokenizer(byte_level_dir)
+    tokenizer._exact = exact
+    tokens = tokenizer.encode("<|im_start|>hi<|im_end|>", add_special_tokens=False)
+    kept = frozenset(["<|im_end|>", "<no token>"])
+    shown = [tokenizer.detokenizer(skip_special_tokens=True, kept=marks) for marks in (kept, frozenset[str](), kept)]
+    assert [one.push(tokens) for one in shown] == ["hi<|im_end|>", "hi", "hi<|im_end|>"]
+
+
 def test_ids_of_a_padded_vocabulary_have_no_text(byte_level_dir: Path) -> None:
     assert FileTokenizer(byte_level_dir).detokenizer(skip_special_tokens=False).push((99_999,)) == ""
