@@ -79,6 +79,7 @@ def profile_of(config: EngineConfig) -> Profile:
         tp=config.tp if "tp" in said else None,
         pp=config.pp if "pp" in said else None,
         gpu_memory_utilization=config.gpu_memory_utilization if "gpu_memory_utilization" in said else None,
+        dtype=None if config.dtype == "auto" else config.dtype,
     )
 
 

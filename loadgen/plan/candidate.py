@@ -6,6 +6,7 @@ from functools import lru_cache
 from urllib.parse import urlencode
 
 from engine.simulated.cost import DoesNotFitError, Profile, UnknownProfileError, load_budget, load_profile
+from engine.simulated.cost.catalog import table_of
 from engine.simulated.cost.pipeline import pipelined
 from engine.simulated.cost.request import parse_request
 from gateway.config import GatewayConfig, RoutingConfig
@@ -45,8 +46,9 @@ class Engine:
     @property
     def device(self) -> str:
         """The kind of GPU with its options, without the model."""
-        asked, _, options = self.profile.partition("?")
-        return asked.partition("/")[0] + (f"?{options}" if options else "")
+        asked = parse_request(self.profile)
+        device = asked.name.partition("/")[0] if asked.file is None else table_of(self.profile).device
+        return "?".join([device, *(["&".join(asked.kept)] if asked.kept else [])])
 
     @property
     def degrees(self) -> str:
@@ -56,18 +58,12 @@ class Engine:
     def words(self, hbm: float = 1.0) -> str:
         """The profile's whole name, with everything said."""
         asked = parse_request(self.profile)
-        options: dict[str, float] = {"tp": self.tp, "pp": self.pp, "ep": self.ep}
-        options |= {"tokens": self.tokens, "seqs": self.seqs}
-        if asked.util:
-            options["util"] = asked.util
-        if asked.link:
-            options["link"] = asked.link
-        if asked.gib:
-            options["gib"] = asked.gib * hbm
-        elif hbm != 1.0:
-            here = load_budget(f"{asked.name}?{urlencode({'tp': self.tp, 'pp': self.pp, 'ep': self.ep})}")
-            options["gib"] = here.gpu_bytes / 2**30 * hbm
-        return f"{asked.name}?{urlencode(options)}"
+        degrees = urlencode({"tp": self.tp, "pp": self.pp, "ep": self.ep})
+        words = [degrees, f"tokens={self.tokens}&seqs={self.seqs}", *asked.kept]
+        if hbm != 1.0:  # what is said last goes
+            gib = asked.gib or load_budget("&".join([f"{asked.name}?{degrees}", *asked.kept])).gpu_bytes / 2**30
+            words.append(f"gib={gib * hbm}")
+        return f"{asked.name}?{'&'.join(words)}"
 
     def load(self, changes: Changes = UNCHANGED) -> Profile:
         """Raises DoesNotFitError, UnknownProfileError, ValueError."""

@@ -4,6 +4,7 @@ from dataclasses import asdict
 from math import isfinite
 from typing import Any
 
+from engine.simulated.cost.catalog import table_of
 from loadgen.measure.interval import Interval
 from loadgen.plan.bottleneck import Bottleneck
 from loadgen.plan.difference import changes
@@ -31,6 +32,7 @@ def plan_document(planned: Planned) -> dict[str, Any]:
             "seed": question.seed,
             "residence_s": question.residence_s,
             "notes": list(question.workload.notes()),
+            "tables": [_table(profile) for profile in dict.fromkeys(_profiles(planned))],
         },
         "verdict": planned.verdict,
         "incomplete": planned.incomplete,
@@ -52,6 +54,17 @@ def plan_document(planned: Planned) -> dict[str, Any]:
             "judged_requests": planned.requests,
         },
     }
+
+
+def _profiles(planned: Planned) -> list[str]:
+    space = planned.asked.space
+    return [group.profile for group in space.groups] + ([space.prefill_profile] if space.prefill_profile else [])
+
+
+def _table(profile: str) -> dict[str, Any]:
+    """What the figures stand on; `digest` in a profile's name holds it to that."""
+    table = table_of(profile)
+    return {"profile": profile, "digest": table.digest, "valid_for": asdict(table.validity)}
 
 
 def costs(row: Row, planned: Planned) -> dict[str, float | None]:

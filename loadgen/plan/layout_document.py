@@ -5,6 +5,7 @@ from typing import Any
 
 import yaml
 
+from engine.simulated.cost.catalog import table_of
 from engine.simulated.cost.request import parse_request
 from loadgen.failure import LoadgenError
 from loadgen.plan.candidate import HAND_OFF_FROM, WORKER_NAMES, Candidate, Engine, Part
@@ -34,8 +35,8 @@ def _pool(part: Part) -> dict[str, Any]:
     asked = parse_request(engine.profile)
     profile = [f"tokens={engine.tokens}", f"seqs={engine.seqs}"]
     profile += [f"ep={engine.ep}"] if engine.ep > 1 else []
-    profile += [f"gib={asked.gib:g}"] if asked.gib else []
-    profile += [f"util={asked.util:g}"] if asked.util else []
+    profile += asked.kept
+    profile += [f"digest={table_of(engine.profile).digest}"] if asked.file is not None else []
     keys: dict[str, Any] = {
         "profile": f"{asked.name}?{'&'.join(profile)}",
         "max_num_batched_tokens": engine.tokens,
@@ -69,7 +70,11 @@ def read_layout(path: Path, profile: str, seqs: int) -> Candidate:
 def _engine(config: TandemConfig, role: Role, profile: str, seqs: int) -> Engine:
     engine = config.engine_of(role)
     asked = parse_request(engine.profile or profile)
-    name = asked.name + (f"?gib={asked.gib:g}" if asked.gib else "")
+    try:
+        table_of(engine.profile or profile)  # which the document may hold to what it was made of
+    except ValueError as error:
+        raise LoadgenError(f"{role.value}: {error}") from None
+    name = "?".join([asked.name, *(["&".join(asked.kept)] if asked.kept else [])])
     tokens = asked.tokens or engine.max_num_batched_tokens or 8192
     said = "max_num_seqs" in engine.model_fields_set
     return Engine(

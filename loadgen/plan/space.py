@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from engine.simulated.cost import DoesNotFitError, Profile, UnknownProfileError, list_profiles, load_budget
+from engine.simulated.cost.catalog import table_of
 from engine.simulated.cost.request import parse_request
 from loadgen.failure import LoadgenError
 from loadgen.plan.candidate import HAND_OFF_FROM, Candidate, Engine, Part
@@ -30,7 +31,8 @@ class Gpus:
 
     @property
     def model(self) -> str:
-        return self.profile.partition("/")[2].partition("?")[0]
+        asked = parse_request(self.profile)
+        return asked.name.partition("/")[2] if asked.file is None else table_of(self.profile).model
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ def check_profile(profile: str) -> None:
     """Raises LoadgenError for a name without a table."""
     try:
         asked = parse_request(profile)
-        if asked.name not in known_models():
+        if asked.file is None and asked.name not in known_models():
             raise UnknownProfileError(f"no table {asked.name!r}; known: {', '.join(known_models())}")
         load_budget(profile)
     except DoesNotFitError:

@@ -80,8 +80,8 @@ def asked(words: Words) -> Asked:
 def gpu_groups(text: str, model: str) -> tuple[Gpus, ...]:
     """`8`, or `4x h200-sxm + 4x h200-sxm?gib=96@2.1`: count, device and options, price per GPU-hour."""
     _, slash, name = model.partition("/")
-    if not slash:
-        raise LoadgenError(f"model: {model!r} is not DEVICE/MODEL, such as h200-sxm/qwen3-32b")
+    if not slash and not model.startswith("file:"):
+        raise LoadgenError(f"model: {model!r} is not DEVICE/MODEL, such as h200-sxm/qwen3-32b, nor file:TABLE")
     if text.strip().isdecimal():
         groups = [Gpus(model, int(text))]
     else:

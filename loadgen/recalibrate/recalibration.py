@@ -7,8 +7,10 @@ from tempfile import TemporaryDirectory
 
 from engine.simulated.cost import UnknownProfileError
 from engine.simulated.cost.catalog import table_of
+from engine.simulated.cost.models import SAME_TIMES, SHAPES
 from engine.simulated.cost.request import parse_request
 from engine.simulated.cost.table import Table, TableError, write_table
+from engine.simulated.cost.validity import Validity, validity_of
 from loadgen.arms.base import Arm
 from loadgen.arms.local import LocalArm
 from loadgen.arms.url import ClientSettings, UrlArm
@@ -26,13 +28,15 @@ from loadgen.slo.policy import Policy
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """One layout's run. `complete` is False after Ctrl-C; `invalid`: why its figures are not the target's."""
+    """One layout's run. `complete` is False after Ctrl-C; `invalid`: why its figures are not the target's; `model`: what the
+    target calls what it serves."""
 
     layout: str
     origin: str
     components: Components
     complete: bool
     invalid: tuple[str, ...] = ()
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,24 @@ def base_table(profile: str) -> Table:
     except (UnknownProfileError, TableError, ValueError) as error:
         made = "; `tandem profile --out FILE` makes one" if profile.startswith("file:") else ""
         raise LoadgenError(f"--table: {error}{made}") from None
+
+
+def check_model(profile: str, table: Table, observed: Sequence[Observed]) -> None:
+    """A table corrected by a fleet of another model would be of neither. Raises LoadgenError."""
+    ours = table.validity.model
+    served = {one.model for one in observed if one.model and _bare(one.model) != _bare(ours)}
+    if not served or "model" in parse_request(profile).accept:
+        return
+    raise LoadgenError(
+        f"the table is of {ours}, the target serves {', '.join(sorted(served))}; where that is the same by another name, say "
+        f"--table '{profile}{'&' if '?' in profile else '?'}accept=model'"
+    )
+
+
+def _bare(model: str) -> str:
+    """Without a hub's or a folder's part of its name."""
+    name = model.rpartition("/")[2].casefold()
+    return SAME_TIMES.get(name, name)
 
 
 def arm_for(layout: str, target: str, timeout_s: float) -> Arm:
@@ -114,8 +136,17 @@ def recalibrate(
     }
     table = _with_room(table, seen, fitted.before)
     errors = {"trace_median_error_before": fitted.error_before, "trace_median_error": fitted.error}
-    made = replace(scaled(table, fitted.factors), source=source, fit=dict(table.fit) | errors)
+    made = replace(
+        scaled(table, fitted.factors), source=source, fit=dict(table.fit) | errors, valid_for=valid_for(table)
+    )
     return Recalibrated(profile, tuple(observed), fitted, made)
+
+
+def valid_for(table: Table) -> Validity:
+    """A table of before that was kept is of the model as it is known here."""
+    if table.valid_for is None and table.facts is None and table.model in SHAPES:
+        return validity_of(SHAPES[table.model], table.device)
+    return table.validity
 
 
 def _with_room(table: Table, observed: Sequence[Components], predicted: Sequence[Components]) -> Table:

@@ -12,7 +12,15 @@ from loadgen.cli.session import Session
 from loadgen.experiment import Experiment
 from loadgen.failure import LoadgenError
 from loadgen.recalibrate.components import components_of
-from loadgen.recalibrate.recalibration import Observed, Recalibrated, arm_for, base_table, on_table, recalibrate
+from loadgen.recalibrate.recalibration import (
+    Observed,
+    Recalibrated,
+    arm_for,
+    base_table,
+    check_model,
+    on_table,
+    recalibrate,
+)
 from loadgen.recalibrate.show import SCHEMA, document, observed_document, show
 from loadgen.recalibrate.versions import next_version, place_of, write_version
 from loadgen.report.terminal import terminal
@@ -78,6 +86,11 @@ def run_recalibration(words: Words, experiment: Experiment, *, dry_run: bool, as
     if unserved:
         _record(words, {"schema": SCHEMA, "table": words.table, "layouts": observed_document(observed)})
         return Outcome(False, f"no request was answered by {'; '.join(unserved)}")
+    try:
+        check_model(words.table, base_table(words.table), observed)
+    except LoadgenError:
+        _record(words, {"schema": SCHEMA, "table": words.table, "layouts": observed_document(observed)})
+        raise
     if not quiet:
         Console(stderr=True).print("simulating the same trace on the table")
     found = recalibrate(words.table, observed, experiment, words.target, words.timeout_s)
@@ -124,6 +137,7 @@ def _observe(words: Words, experiment: Experiment, quiet: bool) -> tuple[tuple[O
             components_of(trial.observation.results, trial.observation.telemetry, policy),
             trial.observation.complete,
             trial.measures.invalid,
+            trial.observation.model,
         )
         for trial in session.trials
     )

@@ -14,8 +14,6 @@ from typer.exceptions import TyperException
 from decode_pool.expected import Admission as PromiseRule
 from decode_pool.ledger import Ledger
 from engine.base import WorkerIdentity
-from engine.simulated.cost import DoesNotFitError, UnknownProfileError
-from engine.simulated.cost.table import TableError
 from engine.simulated.host_memory import HostTier
 from engine.simulated.setup import set_up
 from gateway.policy.control.controller import controller_of
@@ -106,7 +104,7 @@ def parse_layout(words: str, client_timeout_s: float = 600.0) -> Layout:
         pools = _pools(config)
     except CliError as error:
         raise LoadgenError(f"sim:{words}: {error}") from None
-    except (UnknownProfileError, DoesNotFitError, TableError) as error:
+    except ValueError as error:  # no such profile or layout, no table, one that is not of what is asked
         raise LoadgenError(f"sim:{words}: {error}") from None
     changes: list[Change] = [failure(text) for text in given["fail"] or ()]
     changes += [role_change(text) for text in given["role"] or ()]

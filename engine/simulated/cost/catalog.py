@@ -1,21 +1,25 @@
 """Profiles by name."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import lru_cache
 from pathlib import Path
 
 from engine.simulated.cost.built_in import BUILT_IN, built_in
 from engine.simulated.cost.exchange import slower_link_token_s
+from engine.simulated.cost.expert_load import expert_load, uneven
 from engine.simulated.cost.memory import UTILISATION, DoesNotFitError, HbmBudget, hbm_budget
 from engine.simulated.cost.models import BYTES, SAME_TIMES, SHAPES, ModelShape
 from engine.simulated.cost.profile import Link, Profile
 from engine.simulated.cost.request import ProfileRequest, parse_request
 from engine.simulated.cost.table import Facts, Layout, Table, read_table
 from engine.simulated.cost.table_cost import Hops, TableCost
+from engine.simulated.cost.validity import check, validity_of
 
 _TABLES = Path(__file__).parent / "tables"
 _BLOCK_SIZE_TOKENS = 16
 _MAX_NUM_SEQS = 256
+#: What an engine calls its dtype.
+_DTYPES = frozenset({"float32", "float16", "bfloat16"})
 _MAX_NUM_BATCHED_TOKENS = 8192
 
 
@@ -36,14 +40,22 @@ def list_profiles() -> tuple[str, ...]:
 
 
 def load_profile(
-    name: str, *, tp: int | None = None, pp: int | None = None, gpu_memory_utilization: float | None = None
+    name: str,
+    *,
+    tp: int | None = None,
+    pp: int | None = None,
+    gpu_memory_utilization: float | None = None,
+    dtype: str | None = None,
 ) -> Profile:
     """`toy`, `instant`, `h200-sxm/llama-3.1-8b?tp=2`, or `file:/path.json`: written by `tandem profile`, or another version
     of a built-in table, which takes the same options (`file:/path.json?tp=2`).
 
-    What the name says goes before the arguments; unsaid, the smallest layout that fits is taken.
+    What the name says goes before the arguments; unsaid, the smallest layout that fits is taken. A table of another `dtype` is
+    refused, unless its weights are quantised: that is the precision of everything else then.
     """
     request = parse_request(name)
+    if dtype is not None and request.name not in BUILT_IN and (held := table_of(name).validity).weights in _DTYPES:
+        check(request.name, asdict(held), {"weights": dtype}, request.accept)
     request = replace(
         request,
         tp=request.tp or tp,
@@ -51,15 +63,15 @@ def load_profile(
         util=request.util or gpu_memory_utilization,
     )
     if request.file is not None:
-        table = read_table(request.file)
+        table = _read_file(request.file)
         if table.facts is not None:
-            return _measured(request.name, table)
-        return _tabulated(request, _shape_of(request.name, table), table)
+            return _measured(request, parse_request(name), table)
+        return _tabulated(request, *shape_and_table(name))
     if request.name in BUILT_IN:
-        return built_in(request.name, request.tp or 1, request.pp or 1)
+        return _built_in(request, parse_request(name))
     if request.name not in list_profiles():
         raise UnknownProfileError(f"no profile {request.name!r}; known: {', '.join(list_profiles())}")
-    return _tabulated(request, *_table_of(request.name))
+    return _tabulated(request, *shape_and_table(name))
 
 
 def load_budget(name: str) -> HbmBudget:
@@ -68,25 +80,40 @@ def load_budget(name: str) -> HbmBudget:
 
 
 def table_of(name: str) -> Table:
-    """The table behind a profile's name. Raises UnknownProfileError, TableError."""
+    """The table behind a profile's name. Raises UnknownProfileError, StaleTableError, TableError."""
     request = parse_request(name)
-    if request.file is not None:
-        return read_table(request.file)
-    return _table_of(request.name)[1]
+    if request.file is None:
+        return shape_and_table(name)[1]
+    table = _read_file(request.file)
+    _check(request, table, SHAPES.get(table.model) if table.facts is None else None)
+    return table
 
 
 def shape_and_table(name: str) -> tuple[ModelShape, Table]:
-    """What a table says of a model whose shape is known. Raises UnknownProfileError, also for tables of measured engines, and
-    TableError."""
+    """What a table says of a model whose shape is known. Raises UnknownProfileError, also for tables of measured engines,
+    StaleTableError and TableError."""
     request = parse_request(name)
     if request.file is None:
-        return _table_of(request.name)
-    table = read_table(request.file)
-    if table.facts is not None:
-        raise UnknownProfileError(
-            f"{request.name}: the table of a measured engine knows times, not what a model is made of"
-        )
-    return _shape_of(request.name, table), table
+        shape, table = _table_of(request.name)
+    else:
+        table = _read_file(request.file)
+        if table.facts is not None:
+            raise UnknownProfileError(
+                f"{request.name}: the table of a measured engine knows times, not what a model is made of"
+            )
+        shape = _shape_of(request.name, table)
+    _check(request, table, shape)
+    return shape, table
+
+
+def _check(request: ProfileRequest, table: Table, shape: ModelShape | None) -> None:
+    """That the table is of the model as it is known here, and of what the name asks. Raises StaleTableError."""
+    holds_for = asdict(table.validity)
+    if shape is not None and table.valid_for is not None:
+        check(request.name, holds_for, asdict(validity_of(shape, table.device)), request.accept)
+    if "digest" in request.held:
+        holds_for["digest"] = table.digest
+    check(request.name, holds_for, request.held, request.accept)
 
 
 def _shape_of(name: str, table: Table) -> ModelShape:
@@ -103,14 +130,22 @@ def _table_of(name: str) -> tuple[ModelShape, Table]:
 
 
 @lru_cache(maxsize=16)
-def _read(path: Path) -> Table:
+def _read(path: Path, changed_ns: int = 0) -> Table:
     return read_table(path)
+
+
+def _read_file(path: Path) -> Table:
+    """Once for each state of the file: a plan asks for it hundreds of times."""
+    return _read(path, path.stat().st_mtime_ns) if path.is_file() else read_table(path)
 
 
 def _tabulated(request: ProfileRequest, shape: ModelShape, table: Table) -> Profile:
     layout, budget = _fitting(request, shape, table)
     pp, whole = request.pp or 1, shape.kv_bytes_per_token()
     blocks = budget.kv_tokens // _BLOCK_SIZE_TOKENS
+    load = None
+    if request.expert_skew is not None:
+        load = expert_load(shape, layout.ep, request.expert_skew, request.expert_seed or 0)
     # Every rank moves its own part over its own link, and they do so at once.
     lanes = whole / budget.kv_bytes_per_token
     return Profile(
@@ -129,8 +164,11 @@ def _tabulated(request: ProfileRequest, shape: ModelShape, table: Table) -> Prof
         max_num_batched_tokens=request.tokens or _MAX_NUM_BATCHED_TOKENS,
         vocab_size=shape.vocab_size,
         eos_token_ids=shape.eos_token_ids,
-        cost=TableCost(layout, _hops(request, shape, table, layout.tp)),
+        cost=TableCost(
+            uneven(layout, shape, load) if load is not None else layout, _hops(request, shape, table, layout.tp)
+        ),
         group_link=request.link is not None,
+        expert_load=load,
         links={transport: Link(rate * lanes, latency) for transport, (rate, latency) in table.links.items()},
     )
 
@@ -179,11 +217,33 @@ def _slower_group_s(request: ProfileRequest, shape: ModelShape, table: Table, tp
     return slower_link_token_s(shape, tp, request.link * 1e9, inside)
 
 
-def _measured(name: str, table: Table) -> Profile:
+def _built_in(request: ProfileRequest, said: ProfileRequest) -> Profile:
+    """Of no table, so that there is nothing to hold for."""
+    ignored = [*said.hardware, *said.held, *(key for key in ("ep",) if getattr(said, key))]
+    if ignored:
+        raise UnknownProfileError(f"{request.name}: has no table, and so no {', '.join(ignored)} to choose")
+    profile = built_in(request.name, request.tp or 1, request.pp or 1)
+    return replace(
+        profile,
+        max_num_seqs=request.seqs or profile.max_num_seqs,
+        max_num_batched_tokens=request.tokens or profile.max_num_batched_tokens,
+    )
+
+
+def _measured(request: ProfileRequest, said: ProfileRequest, table: Table) -> Profile:
+    """One engine as it was measured: what its table does not know cannot be chosen. `said`: by the name alone."""
     facts, layout = table.facts, table.layouts[0]
     assert isinstance(facts, Facts)
+    _check(request, table, None)
+    if said.hardware:
+        raise UnknownProfileError(f"{request.name}: was measured, and cannot be had with {', '.join(said.hardware)}")
+    measured = {"tp": layout.tp, "pp": facts.pp, "ep": layout.ep}
+    other = [key for key, value in measured.items() if getattr(request, key) not in (None, value)]
+    if other:
+        had, wanted = (", ".join(f"{key}={at[key]}" for key in other) for at in (measured, asdict(request)))
+        raise UnknownProfileError(f"{request.name}: was measured at {had}, not at {wanted}")
     return Profile(
-        name=name,
+        name=request.name,
         model=facts.model,
         device=table.device,
         dtype=facts.dtype,
@@ -194,8 +254,8 @@ def _measured(name: str, table: Table) -> Profile:
         blocks_total=facts.blocks_total,
         kv_bytes_per_token=facts.kv_bytes_per_token,
         max_model_len=facts.max_model_len,
-        max_num_seqs=facts.max_num_seqs,
-        max_num_batched_tokens=facts.max_num_batched_tokens,
+        max_num_seqs=request.seqs or facts.max_num_seqs,
+        max_num_batched_tokens=request.tokens or facts.max_num_batched_tokens,
         vocab_size=facts.vocab_size,
         eos_token_ids=facts.eos_token_ids,
         cost=TableCost(layout),

@@ -74,9 +74,10 @@ def fit(
         if group
     }
     source = {"name": "tandem profile", "points": str(len(steps))}
-    return Table(
+    table = Table(
         device, facts.model, source, (layout,), dict(links), facts=facts, fit=errors, sharing=dict(sharing or {})
     )
+    return replace(table, valid_for=table.validity)
 
 
 def _medians(steps: Sequence[MeasuredStep]) -> list[MeasuredStep]:

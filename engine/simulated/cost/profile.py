@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from engine.simulated.cost.expert_load import ExpertLoad
 from engine.simulated.cost.step_cost import StepCost
 
 
@@ -23,7 +24,7 @@ class Profile:
 
     Change a field with `dataclasses.replace`; `links` maps a transport ("nvlink", "rdma", "tcp") to its link,
     `sharing` a kind of step ("decode", "prefill") to its slowdown while a neighbour on the same cores is at work.
-    `group_link`: whether the ranks exchange over a link that was named, and not over the table's, which is that of one node.
+    `expert_load`: of experts that are chosen unevenly. `group_link`: whether the ranks exchange over a link that was named, and not over the table's, which is that of one node.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Profile:
     links: Mapping[str, Link] = field(default_factory=dict)
     sharing: Mapping[str, float] = field(default_factory=dict)
     group_link: bool = False
+    expert_load: ExpertLoad | None = None
 
     @property
     def kv_tokens_total(self) -> int:

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from engine.simulated.cost.validity import NONE, Validity, digest_of
+
 FORMAT = "tandem-step-times/1"
 
 
@@ -96,7 +98,7 @@ class Table:
     """`links` maps a transport to (bytes a second of one GPU, seconds of latency). `fit` tells how good it is.
 
     `sharing`: by kind of step ("decode", "prefill"), how many times as long it takes while one other engine on the
-    same cores is at work; empty where engines share nothing.
+    same cores is at work; empty where engines share nothing. `valid_for`: what it must be asked for.
     """
 
     device: str
@@ -108,6 +110,22 @@ class Table:
     facts: Facts | None = None
     fit: Mapping[str, float] = field(default_factory=dict)
     sharing: Mapping[str, float] = field(default_factory=dict)
+    valid_for: Validity | None = None
+
+    @property
+    def validity(self) -> Validity:
+        """As it says; tables of before it was kept say less."""
+        if self.valid_for is not None:
+            return self.valid_for
+        dtype = self.facts.dtype if self.facts is not None else ""
+        kept = NONE if self.facts is not None else ""
+        return Validity(
+            model=self.model, device=self.device, weights=dtype, kv=dtype, compression=kept, speculation=kept
+        )
+
+    @property
+    def digest(self) -> str:
+        return digest_of(asdict(self))
 
 
 def write_table(table: Table, path: Path) -> None:
@@ -135,7 +153,7 @@ def read_table(path: Path) -> Table:
 
 
 def _table(document: dict[str, Any]) -> Table:
-    facts, links = document.get("facts"), document["links"]
+    facts, links, valid_for = document.get("facts"), document["links"], document.get("valid_for")
     return Table(
         device=str(document["device"]),
         model=str(document["model"]),
@@ -146,6 +164,7 @@ def _table(document: dict[str, Any]) -> Table:
         facts=None if facts is None else Facts(**{**facts, "eos_token_ids": tuple(facts["eos_token_ids"])}),
         fit={str(key): float(value) for key, value in document.get("fit", {}).items()},
         sharing={str(key): float(value) for key, value in document.get("sharing", {}).items()},
+        valid_for=None if valid_for is None else Validity(**{key: str(value) for key, value in valid_for.items()}),
     )
 
 

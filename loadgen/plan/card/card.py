@@ -89,7 +89,7 @@ def card_of(profile: str, gpus: int = 8) -> Card:
         )
     return Card(
         asked.name,
-        asked.name + _options("?", gib=asked.gib, util=asked.util, link=asked.link),
+        "?".join([asked.name, *(["&".join(asked.kept)] if asked.kept else [])]),
         table.device,
         shape,
         parameters,
@@ -106,7 +106,7 @@ def _placement(asked: ProfileRequest, shape: ModelShape, layout: Layout, pp: int
     if layout.memory is None:
         raise LoadgenError(f"{asked.name}: the table says nothing of memory")
     tp, ep = layout.tp, layout.ep
-    words = f"{asked.name}?tp={tp}&pp={pp}&ep={ep}" + _options("&", link=asked.link)
+    words = "&".join([f"{asked.name}?tp={tp}&pp={pp}&ep={ep}", *asked.kept])
     cost = load_profile(f"{words}&{_BOUNDLESS}").cost
     decode, prompt = cost.breakdown(DECODING, DECODING * CONTEXT), cost.breakdown(0, 0, [(PROMPT, 0)])
     return Placement(
@@ -125,16 +125,11 @@ def _placement(asked: ProfileRequest, shape: ModelShape, layout: Layout, pp: int
 
 
 def _room(asked: ProfileRequest, words: str) -> int | None:
-    said = _options("&", gib=asked.gib, util=asked.util, tokens=asked.tokens, seqs=asked.seqs)
+    limits = [f"&{name}={value}" for name, value in (("tokens", asked.tokens), ("seqs", asked.seqs)) if value]
     try:
-        return load_budget(words + said).kv_tokens
+        return load_budget(words + "".join(limits)).kv_tokens
     except DoesNotFitError:
         return None
-
-
-def _options(mark: str, **values: float | None) -> str:
-    words = "&".join(f"{name}={value:g}" for name, value in values.items() if value)
-    return mark + words if words else ""
 
 
 def _known(table: Table) -> str:

@@ -1,6 +1,7 @@
 """A table that is wrong by a known factor must come back right, and nothing that is on disk may change."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from engine.simulated.cost import load_profile
 from engine.simulated.cost.catalog import table_of
 from engine.simulated.cost.table import read_table, write_table
 from loadgen.recalibrate.factors import Factors, scaled
+from loadgen.recalibrate.recalibration import valid_for
 from loadgen.recalibrate.versions import next_version, place_of, write_version
 from tandem.cli.app import app
 from tandem.cli.failure import Exit
@@ -68,6 +70,21 @@ def test_a_dry_run_leaves_no_table(truth: str, tmp_path: Path) -> None:
     assert code == Exit.OK, output
     assert json.loads(output)["written"] == ""
     assert not (tmp_path / "tables").exists()
+
+
+def test_a_fleet_of_another_model_corrects_no_table(truth: str, tmp_path: Path) -> None:
+    target = truth.replace(truth.rpartition(" ")[2], "h200-sxm/qwen3-8b")
+    code, output = run(target, tmp_path, layouts=LAYOUTS[:1])
+    assert code == Exit.FAILED
+    assert "the table is of llama-3.1-8b, the target serves qwen3-8b; " in output
+    assert "accept=model" in output
+    assert not (tmp_path / "tables").exists()
+    assert (tmp_path / "record/recalibration.json").exists()
+
+
+def test_a_new_version_says_what_it_holds_for() -> None:
+    old = replace(table_of(MODEL), valid_for=None)
+    assert valid_for(old) == valid_for(table_of(MODEL)) == table_of(MODEL).valid_for
 
 
 def test_a_version_never_takes_the_place_of_another(tmp_path: Path) -> None:

@@ -10,8 +10,10 @@ from engine.simulated.cost.table import Table, write_table
 from engine.simulated.cost.tabulate.layout import build_layout
 from engine.simulated.cost.tabulate.recipes import RECIPES, source_of
 from engine.simulated.cost.tabulate.source import BACKEND, DATABASE, SYSTEM
+from engine.simulated.cost.validity import validity_of
 
 DEFAULT_DIRECTORY = Path(__file__).parents[1] / "tables" / "h200-sxm"
+_DEVICE = "h200_sxm"
 _GPU_BYTES = 151_397_597_184
 #: Bytes a second of one GPU and direction, and latency. TCP stands for a 100 Gbit/s host network.
 _LINKS = {"nvlink": (450e9, 10e-6), "rdma": (50e9, 10e-6), "tcp": (12.5e9, 50e-6)}
@@ -31,7 +33,8 @@ def build(name: str) -> Table:
         "database": f"{BACKEND} {DATABASE}",
         "licence": "Apache-2.0",
     }
-    return Table("h200_sxm", name, source, tuple(layouts), _LINKS, _GPU_BYTES)
+    valid_for = validity_of(shape, _DEVICE)
+    return Table(_DEVICE, name, source, tuple(layouts), _LINKS, _GPU_BYTES, valid_for=valid_for)
 
 
 def main(names: list[str]) -> None:
