@@ -3,8 +3,8 @@
     python -m benchmarks.fluid_cost [--workers 64] [--running 1000] [--leaning 16] [--decisions 2000] [--runs 3]
 
 `place` is the choice of a prompt's way among all workers, `books` what the policy notes of one prompt from then to its end.
-`static` is the choice by free KV, on the same workers and prompts. Chunks are the engines', as on a live gateway; with
-`--bounded` the policy sets them, as in the simulator. Between two decisions an answer ends, another begins, and two
+`static` is the choice by free KV, on the same workers and prompts. Chunks are the engines'; with
+`--bounded` the policy sets them, as where engines take limits. Between two decisions an answer ends, another begins, and two
 workers tell of their steps. Of each decision in several runs that are alike the least time counts.
 """
 
