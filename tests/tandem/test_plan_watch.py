@@ -79,8 +79,8 @@ def test_a_change_from_conversations_to_code_leads_to_a_new_plan(tmp_path: Path)
         watching = watch(up, layout, out)
         try:
             await_true(lambda: "0 drifts so far" in (tmp_path / "watch").read_text())
-            asyncio.run(send(up.endpoint, drawn("azure-conv", 300), rate=15))
-            asyncio.run(send(up.endpoint, drawn("azure-code", 300), rate=15))
+            asyncio.run(send(up.endpoint, drawn("azure-conv", 240), rate=20))
+            asyncio.run(send(up.endpoint, drawn("azure-code", 240), rate=20))
             assert watching.wait(WAIT_S) == 0, (tmp_path / "watch").read_text()
         finally:
             watching.kill()
