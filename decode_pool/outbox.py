@@ -8,7 +8,7 @@ from dataclasses import replace
 from proto.work import Frame, SequenceDelta, TokenLogprobs
 
 #: Steps that may wait before they are merged.
-DEFAULT_DEPTH = 8
+DEFAULT_DEPTH = 32
 
 
 class _Pile:
