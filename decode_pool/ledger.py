@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import count
 
+from decode_pool.account import Account
 from decode_pool.charges import Charges
 from decode_pool.expected import Admission, Expected
 from decode_pool.grant import Charge, Grant
@@ -13,10 +14,8 @@ from decode_pool.grants import Grants
 from decode_pool.hold import Hold
 from decode_pool.load import Load, Shape
 from gateway.policy.admission import Candidate, Outlook, Verdict
-from gateway.policy.admission.move import emergency_growth
 from gateway.policy.admission.pool import PoolReport
 from proto.reservation import Refusal, RefusalReason, Reservation, ReserveRequest
-from transfer.ticket import blocks_for
 
 __all__ = ["MAX_TTL_S", "Hold", "Ledger", "Load", "Shape"]
 
@@ -41,10 +40,11 @@ class Ledger:
             shape.blocks_total, shape.block_size_tokens, shape.max_model_len, admission or Admission()
         )
         self.charges = Charges()
+        self.grants = Grants()
+        self.account = Account(shape, self.charges, self.grants)
         self._clock = clock
         self._name = name
         self._numbers = count(1)
-        self.grants = Grants()
         self.outgrown = 0
         self._capped = False
         self.expired = 0
@@ -71,29 +71,9 @@ class Ledger:
         """`reserved_blocks` from first principles, for the integrity check."""
         return sum(grant.blocks for grant in self.grants)
 
-    def needed(self, request: ReserveRequest) -> int:
-        """Blocks for the prompt, once, and for each answer's part of the growth."""
-        shared, share = self._split(request)
-        return shared + share * max(1, request.sequences)
-
     def committed(self, load: Load) -> int:
-        """Blocks that are not free to promise: the larger of what the engine uses and what is reserved (B-54).
-
-        Where work without reservations shares the engine, what reserved sequences do not hold of the engine's use is
-        that work's, and comes on top of the reserved.
-        """
-        return max(load.blocks_used, self.reserved_blocks + self._foreign_blocks(load))
-
-    def certain_blocks(self, load: Load) -> int:
-        """Committed, whatever becomes of the answers that are forecast: reserved in full, or used by others."""
-        filled = self.charges.blocks - self.charges.certain - self.charges.waiting
-        return max(self.charges.certain + self._foreign_blocks(load), load.blocks_used - filled)
-
-    def _foreign_blocks(self, load: Load) -> int:
-        """Of work without reservations."""
-        if not load.foreign:
-            return 0
-        return max(0, load.blocks_used - self.grants.filled_blocks(self.shape.block_size_tokens))
+        """Blocks that are not free to promise."""
+        return self.account.committed(load)
 
     def tend(self) -> None:
         """After a step: brings the forecast up to date where that is due, so that the next reservation need not wait for
@@ -102,13 +82,13 @@ class Ledger:
         self.expected.book.freshen()
 
     def outlook(self, load: Load) -> Outlook:
-        """What may be held at the worst future step, beside `certain_blocks`."""
+        """What may be held at the worst future step, beside what is certain."""
         self.expected.keep_step(self._running())
-        return self.expected.outlook(self.certain_blocks(load))
+        return self.expected.outlook(self.account.certain(load))
 
     def promised_blocks(self, load: Load) -> float:
         """All that is promised: in full, and by the forecast within the error budget. 0 at idle."""
-        return self.certain_blocks(load) + self.outlook(load).peak_blocks
+        return self.account.certain(load) + self.outlook(load).peak_blocks
 
     def pool_report(self, load: Load) -> PoolReport:
         """The emergency pool's use and price until now."""
@@ -131,9 +111,9 @@ class Ledger:
         return self._reserve_by_forecast(request, candidate, load, others_first)
 
     def _reserve_in_full(self, request: ReserveRequest, load: Load, others_first: bool) -> Reservation | Refusal:
-        needed = self.needed(request)
-        reason = self._objection(request, needed, load)
-        if reason is None and not (request.emergency and self._room_for_now(needed, load)):
+        needed = self.account.needed(request)
+        reason = self.account.objection(request, needed, load)
+        if reason is None and not (request.emergency and self.account.room_for_now(needed, load)):
             short = len(self.expected) and self.outlook(load).headroom_blocks < needed
             reason = RefusalReason.KV_BUSY if others_first or short else None
         if reason is not None:
@@ -144,15 +124,15 @@ class Ledger:
     def _reserve_by_forecast(
         self, request: ReserveRequest, candidate: Candidate, load: Load, others_first: bool
     ) -> Reservation | Refusal:
-        decision = self.expected.decide(candidate, self.certain_blocks(load))
-        shared, share = self._split(request, forecast=True)
+        decision = self.expected.decide(candidate, self.account.certain(load))
+        shared, share = self.account.split(request, forecast=True)
         start = shared + share * candidate.answers
         reason: RefusalReason | None = RefusalReason.NEVER_FITS
-        if request.emergency and self._room_for_now(start, load):
-            reason = self._objection(request, start, load)
+        if request.emergency and self.account.room_for_now(start, load):
+            reason = self.account.objection(request, start, load)
             others_first = False
         elif decision.verdict is not Verdict.NEVER:
-            reason = self._objection(request, start, load)
+            reason = self.account.objection(request, start, load)
             if reason is None and not decision.admitted:
                 reason = RefusalReason.KV_BUSY
         needed = math.ceil(decision.needed_blocks)
@@ -172,7 +152,7 @@ class Ledger:
             self._capped = True
             log.warning("reservations last %g s here unless renewed; %g s were asked for", ttl_s, request.ttl_s)
         sequences = max(1, request.sequences)
-        shared, share = self._split(request, forecast=forecast)
+        shared, share = self.account.split(request, forecast=forecast)
         names = [f"{reservation_id}/{index}" for index in range(sequences)] if forecast else []
         grant = Grant(reservation_id, request, shared, share, ttl_s, self._clock() + ttl_s, sequences, names, forecast)
         self.grants.add(grant)
@@ -188,12 +168,12 @@ class Ledger:
         """A refusal with the numbers behind it."""
         refusal = Refusal(
             reason=reason,
-            blocks_needed=self.needed(request),
+            blocks_needed=self.account.needed(request),
             blocks_total=self.shape.blocks_total,
             blocks_used=load.blocks_used,
             blocks_reserved=self.reserved_blocks,
             slots_total=self.shape.slots_total,
-            slots_used=self._slots_used(load),
+            slots_used=self.account.slots_used(load),
         )
         if outlook is None:
             return refusal
@@ -257,33 +237,6 @@ class Ledger:
             self.release(grant.reservation_id)
         self.expired += len(late)
         return len(late)
-
-    def _split(self, request: ReserveRequest, *, forecast: bool = False) -> tuple[int, int]:
-        """Full blocks of the prompt, and each answer's own: for its growth, or if that is forecast, to begin with."""
-        size = self.shape.block_size_tokens
-        shared, rest = divmod(request.prompt_tokens, size)
-        growth = 1 if forecast else max(1, blocks_for(request.growth_tokens, max(1, request.sequences)))
-        return shared, blocks_for(rest + growth, size)
-
-    def _objection(self, request: ReserveRequest, needed: int, load: Load) -> RefusalReason | None:
-        shape, sequences = self.shape, max(1, request.sequences)
-        if needed > shape.blocks_total or sequences > shape.slots_total or request.prompt_tokens >= shape.max_model_len:
-            return RefusalReason.NEVER_FITS
-        if self._slots_used(load) + sequences > shape.slots_total:
-            return RefusalReason.SLOTS_BUSY
-        if self.committed(load) + needed > shape.blocks_total:
-            return RefusalReason.KV_BUSY
-        return None
-
-    def _room_for_now(self, needed: int, load: Load) -> bool:
-        """Whether it fits with everybody's growth for a moment, whatever may be held after that: what runs here goes on, and
-        newcomers wait."""
-        growth = emergency_growth(self.promised, self.shape.block_size_tokens)
-        return self.committed(load) + needed + growth <= self.shape.blocks_total
-
-    def _slots_used(self, load: Load) -> int:
-        foreign = max(0, load.sequences - self.live) if load.foreign else 0
-        return max(load.sequences, self.promised + foreign)
 
     def _end(self, hold: Hold, grant: Grant, *, returned: bool, finished: bool, moves: bool) -> None:
         if hold not in grant.live:

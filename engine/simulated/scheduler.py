@@ -1,6 +1,6 @@
 """Iteration-level scheduling with the semantics of vLLM V1, without tokens, time or I/O."""
 
-from engine.simulated.cohort import Cohort
+from engine.simulated.decoders import Decoders
 from engine.simulated.host_memory import HostMemory
 from engine.simulated.intake import Intake
 from engine.simulated.ledger import Ledger
@@ -28,11 +28,11 @@ class Scheduler:
         self.running: list[Sequence] = []
         self.waiting = waiting_queue(limits.policy)
         self.holding = waiting_queue(limits.policy)  # waiting, but with blocks: served before everyone else
-        self.cohort = Cohort(limits.block_size)
+        self._decoders = Decoders(self._ledger)
+        self.cohort = self._decoders.cohort
         self.counters = Counters()
         self.version = 0  # changes with the composition of `running`
         self._together = together
-        self._joining: list[Sequence] = []
         self._prefilling: dict[Sequence, None] = {}
         self._arrivals = 0
         self._intake = Intake(
@@ -51,7 +51,7 @@ class Scheduler:
     def schedule(self) -> Step:
         """Plans the next iteration and accounts for its blocks and computed tokens."""
         step = Step()
-        self._gather()
+        self._decoders.gather()
         budget = self._schedule_running(step)
         if not step.preempted and self.waiting_count:
             self._intake.admit(step, budget, self._long_prefill_threshold(), self.limits)
@@ -68,7 +68,7 @@ class Scheduler:
         for sequence in done:
             sequence.total += 1
         if self._together:
-            self._joining += [sequence for sequence in done if not sequence.loner]
+            self._decoders.joining += [sequence for sequence in done if not sequence.loner]
         return done
 
     def complete_each(self, step: Step) -> list[Sequence]:
@@ -89,23 +89,16 @@ class Scheduler:
         """
         if self._ledger.host is not None and self.waiting:
             return 0
-        free, growth = self.pool.free, self.cohort.growth
-        if most <= 0 or self.cohort.most_growth(most) <= free or growth(most) <= free:
-            return max(0, most)
-        low, high = 0, most
-        while low + 1 < high:
-            middle = (low + high) // 2
-            low, high = (middle, high) if growth(middle) <= free else (low, middle)
-        return low
+        return self._decoders.fitting(most)
 
     def repeat(self, steps: int) -> None:
         """That many more steps of the cohort, each completed."""
-        self._advance_cohort(steps)
+        self._decoders.advance(steps)
         self.cohort.sampled = self.cohort.clock
 
     def pass_by(self, steps: int) -> None:
         """That many steps of the cohort have been completed, and another one like them is under way."""
-        self._advance_cohort(steps)
+        self._decoders.advance(steps)
         self.cohort.sampled = self.cohort.clock - 1
 
     def planned(self, step: Step) -> list[tuple[Sequence, int]]:
@@ -116,8 +109,7 @@ class Scheduler:
 
     def account(self) -> None:
         """Brings up to date what sequences are said to hold; for observers."""
-        for sequence in self.cohort.rows:
-            self._ledger.lengthen(sequence)
+        self._decoders.account()
 
     def loaded(self, sequence: Sequence) -> None:
         """The KV of a loading sequence has arrived; the next step can promote it."""
@@ -137,7 +129,7 @@ class Scheduler:
             self.running.remove(sequence)
             self.version += 1
             if sequence.steady:
-                self._part(sequence)
+                self._decoders.part(sequence)
         elif status is Status.LOADING or sequence.held:
             self.holding.remove(sequence)
         else:
@@ -149,56 +141,6 @@ class Scheduler:
         """Frees what a detached sequence still holds; harmless when it holds nothing."""
         self._ledger.free(sequence)
 
-    # the cohort
-
-    def _gather(self) -> None:
-        """Those that have begun to decode join the others that do."""
-        if not self._joining:
-            return
-        for sequence in self._joining:
-            if sequence.status is Status.RUNNING and sequence.computed == sequence.total - 1:
-                self.cohort.join(sequence)
-        self._joining.clear()
-
-    def _scatter(self) -> None:
-        for sequence in list(self.cohort):
-            self._part(sequence)
-
-    def _part(self, sequence: Sequence) -> None:
-        """Out of the cohort, with an account of its own."""
-        self._look_at(sequence)
-        self.cohort.leave(sequence)
-
-    def _look_at(self, sequence: Sequence) -> None:
-        if self.cohort.break_row(sequence):
-            self._ledger.lengthen(sequence)
-
-    def _tick(self, step: Step) -> None:
-        """Every member computes its token; the blocks for it are there."""
-        self._advance_cohort(1)
-        step.steady = self.cohort.count
-        step.decodes += step.steady
-        step.context_tokens += self.cohort.context_tokens
-
-    def _advance_cohort(self, steps: int) -> None:
-        """Everyone who begins a block gets it, and full blocks get their keys, in order.
-
-        Where a sequence's blocks are its own anyway, the next ones only lengthen its row, and are taken together.
-        """
-        size, pool, ledger = self.limits.block_size, self.pool, self._ledger
-        row_blocks, crossing = self.cohort.advance(steps)
-        if row_blocks:
-            pool.take(row_blocks)
-        for sequence, base, computed in crossing:
-            missing = -(-computed // size) - sequence.held
-            if missing > 0:
-                pool.take(missing)
-                sequence.plain += missing
-            if computed // size != sequence.keyed:
-                ledger.promote(sequence, computed)
-            if ledger.is_row(sequence, computed):
-                self.cohort.make_row(sequence, base)
-
     # running
 
     def _schedule_running(self, step: Step) -> int:
@@ -209,7 +151,7 @@ class Scheduler:
             self._tick(step)
             return limits.max_batched_tokens - cohort.count
         if cohort.count and not self._budget_suffices(others):
-            self._scatter()
+            self._decoders.scatter()
             others = list(self.running)
         careful = cohort.due + self._blocks_wanted(others) > self.pool.free
         queue = [s for s in self.running if not s.steady or cohort.is_due(s)] if careful else others
@@ -219,7 +161,7 @@ class Scheduler:
             if sequence.status is not Status.RUNNING:
                 continue  # preempted by one before it
             if sequence.steady:
-                self._look_at(sequence)
+                self._decoders.look_at(sequence)
                 new = 1
             elif budget <= 0:
                 break
@@ -235,6 +177,13 @@ class Scheduler:
                 self._plan(step, sequence, new)
         self._tick(step)
         return limits.max_batched_tokens - cohort.count - step.tokens
+
+    def _tick(self, step: Step) -> None:
+        """Every member computes its token; the blocks for it are there."""
+        self._decoders.advance(1)
+        step.steady = self.cohort.count
+        step.decodes += step.steady
+        step.context_tokens += self.cohort.context_tokens
 
     def _budget_suffices(self, others: list[Sequence]) -> bool:
         """Whether the cohort can have its tokens whatever the others take; else order decides, one by one."""
@@ -302,7 +251,7 @@ class Scheduler:
         victim.computed -= new
 
     def _expel(self, victim: Sequence, *, had_its_turn: bool) -> None:
-        self._part(victim)
+        self._decoders.part(victim)
         if had_its_turn and (victim.computed + 1) % self.limits.block_size == 0:
             # The block that it would have filled has its key already: vLLM gives keys when it plans.
             self._ledger.promote(victim, victim.computed + 1)
@@ -311,8 +260,8 @@ class Scheduler:
         """Whoever comes after a sequence that had to give up does not compute in this step."""
         for sequence in sequences:
             if sequence.steady:
-                self._part(sequence)
-                self._joining.append(sequence)
+                self._decoders.part(sequence)
+                self._decoders.joining.append(sequence)
 
     def _long_prefill_threshold(self) -> int:
         """Long prompts are cut only when there is somebody to starve."""

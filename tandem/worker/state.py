@@ -79,7 +79,7 @@ class StateKeeper:
             failed_notifications=stats.failed_notifications,
             transfers=stats.transfers,
             totals=stats.totals,
-            blocks_promised=ledger.certain_blocks(load) + outlook.peak_blocks,
+            blocks_promised=ledger.account.certain(load) + outlook.peak_blocks,
             overrun_risk=outlook.risk,
             error_budget=ledger.expected.budget.epsilon,
             pool_blocks=ledger.expected.budget.pool_blocks,

@@ -6,13 +6,13 @@ The book keeps sums of the moments of that over all its requests on a fixed grid
 Anchor: the Past-Future scheduler (arXiv 2507.10150), which looks at every future completion of one drawn length each.
 """
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from gateway.policy.admission.common_error import GROUPS, CommonError, group_of
-from gateway.policy.admission.latest import Latest
+from gateway.policy.admission.latest import LatestOfClasses
 from gateway.policy.admission.risk import (
     COUNT,
     Budget,
@@ -82,9 +82,8 @@ class KvBook:
         self._spread = np.full(GROUPS, spread) if error is None else error.spread
         self._stretch = np.ones(GROUPS) if error is None else error.stretch
         self._refresh_steps = refresh_steps
-        self._latest: dict[Hashable, Latest] = {}
+        self._latest = LatestOfClasses()
         self._drawn = self._ends = 0
-        self._told: set[Hashable] = set()  # classes of which something new was said since the curve was drawn
         self.patience = refresh_steps
         self._asked: tuple[Candidate, Floats] | None = None  # whose moments were wanted last
         self._at_once: set[str] = set()  # waiting rows whose moments are those of one that starts now
@@ -126,7 +125,7 @@ class KvBook:
             raise ValueError(f"{name}: every answer needs a row of its own here; a shared prefix is fixed")
         if moments is None:
             moments = self.moments_of(candidate)
-            self._told.update({candidate.kin} & self._latest.keys())  # it may be older than what was told last
+            self._latest.doubt(candidate)
         if not round(candidate.arrival_steps / _BLOCK) and not candidate.generated_tokens:
             self._at_once.add(name)
         self.rows.add(candidate, name, self.now, moments)
@@ -177,14 +176,7 @@ class KvBook:
 
     def told(self, candidate: Candidate) -> None:
         """Whoever asks for room says what is known by now of the lengths of a class: of the answers that run, too."""
-        kin, limit = candidate.kin, candidate.limit_tokens
-        if kin is None:
-            return
-        lengths, known = candidate.estimate.lengths, self._latest.get(kin)
-        if known is not None and known.says(lengths, limit):
-            return
-        self._latest[kin] = Latest.of(lengths, limit)
-        self._told.add(kin)
+        self._latest.tell(candidate)
 
     def moments_of(self, candidate: Candidate) -> Floats:
         """What the candidate would add: moments x steps."""
@@ -224,8 +216,10 @@ class KvBook:
         self._asked = None
         self._at_once.clear()
         count = self.rows.count
-        if self._told:
-            self._revise()
+        if self._latest.news:
+            factor = self._latest.revise(self.rows)
+            if self._error is not None and factor is not None:
+                self._error.revised(factor)
         life_steps = _LIFE_SHARE * self.life_steps
         self.patience = max(self._refresh_steps, min(_OLDEST_STEPS, int(life_steps)))
         if not count:
@@ -261,19 +255,6 @@ class KvBook:
             table, rows.started[here, None], float(self.now), self.steps, self._spread[group], self._stretch[group]
         )
         return contribution(*shape, rows.prompt[here, None], self.block_size_tokens)
-
-    def _revise(self) -> None:
-        """Answers that were let in before more was known of their class."""
-        rows, told = self.rows, self._told
-        before = float(rows.lengths[: rows.count].sum())
-        for at, kin in enumerate(rows.kin):
-            if kin in told and (latest := self._latest[kin]).tells(float(rows.limit[at])):
-                np.minimum(latest.lengths, rows.limit[at], out=rows.lengths[at])
-        if self._error is not None and before > 0.0:
-            self._error.revised(float(rows.lengths[: rows.count].sum()) / before)
-        kept = set(rows.kin)
-        self._latest = {kin: latest for kin, latest in self._latest.items() if kin in kept}
-        self._told = set()
 
     def _learn(self, error: CommonError, here: slice, table: Table) -> None:
         error.observe(self._expected_endings(here, table), np.zeros(GROUPS))

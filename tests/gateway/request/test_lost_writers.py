@@ -46,7 +46,7 @@ async def test_a_pull_from_a_lost_writer_fails_at_once(roles: Any, length: int, 
             assert answer.tokens(choice) == expected(prompt(length), wanted.sampling)
         # With nobody else to prefill it, the policy's way out is the second: locally.
         assert answer.record.retries == (2 if roles is PAIR else 1)
-        assert answer.record.reserved_blocks == one.members["d0"].worker.decode.ledger.needed(_asked(wanted))
+        assert answer.record.reserved_blocks == one.members["d0"].worker.decode.ledger.account.needed(_asked(wanted))
         assert answer.record.path == ("local" if roles is PAIR else "remote")
         assert "lost while its KV was being pulled" in one.watcher.retries[0]
         assert not one.members["d0"].idle  # the blocks belong to the pull until it ends
