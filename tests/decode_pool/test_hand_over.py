@@ -7,7 +7,7 @@ from engine.dispatcher import News, Owner
 from proto.ticket import Ticket
 from proto.work import FinishReason, HandOver, Start
 from proto.worker import Role
-from tests.decode_pool.test_service import answer_alone
+from tests.decode_pool.inside import answer_alone
 from tests.tandem.worker.harness import Served, Story, Stream, serve, until, work
 from transfer.leases import LeaseState
 

@@ -14,7 +14,7 @@ from proto.sampling import Sampling, StructuredKind, StructuredOutput
 from proto.tandem.v1 import decode_pb2
 from proto.work import Abort, FinishReason, Hello, SequenceDelta, Start, TokenLogprobs
 from proto.worker import Role
-from tests.decode_pool.test_service import simulated
+from tests.decode_pool.inside import simulated
 from tests.engine.simulated.hold import before_each_step
 from tests.tandem.worker.harness import Served, serve, until, work
 
