@@ -215,9 +215,11 @@ class Layout:
 
     def simulate(self, schedule: Schedule) -> Simulated:
         """As the arm of a run or a comparison."""
+        from loadgen.simulate.experts import expert_notes
         from loadgen.simulate.simulation import simulate
 
         outcome = simulate(self, schedule)
         asked = (planned.demand for planned in schedule.requests)
         notes = (*outcome.notes, *precision_notes(asked, [pool.profile for pool in self.pools]))
+        notes += expert_notes(outcome.workers, [(pool.role, pool.profile) for pool in self.pools])
         return Simulated(outcome.results, outcome.telemetry, notes, self.model)

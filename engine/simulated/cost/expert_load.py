@@ -7,6 +7,7 @@ of few tokens is uneven by chance, too, is left out.
 """
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -14,6 +15,9 @@ from engine.simulated.cost.grid import Curve
 from engine.simulated.cost.models import ModelShape
 from engine.simulated.cost.parameters import parameters_of
 from engine.simulated.cost.table import Layout, TokenTimes
+
+#: Of the power law's exponent: beyond, one expert does everything.
+_STEEPEST, _PRECISION = 32.0, 1e-6
 
 
 @dataclass(frozen=True)
@@ -29,11 +33,12 @@ class ExpertLoad:
 
     @cached_property
     def popularity(self) -> tuple[float, ...]:
-        """Shares of the experts of a layer, the most popular first. A power law of exponent s has a Gini of s / (2 - s)."""
-        exponent = 2 * self.gini / (1 + self.gini)
-        weights = [rank**-exponent for rank in range(1, self.experts + 1)]
-        whole = sum(weights)
-        return tuple(weight / whole for weight in weights)
+        """Shares of the experts of a layer, the most popular first."""
+        low, high = 0.0, _STEEPEST
+        while high - low > _PRECISION:
+            middle = (low + high) / 2
+            low, high = (middle, high) if _gini(_power_law(self.experts, middle)) < self.gini else (low, middle)
+        return _power_law(self.experts, low)
 
     @cached_property
     def rank_shares(self) -> tuple[tuple[float, ...], ...]:
@@ -60,6 +65,18 @@ class ExpertLoad:
         """Of so many tokens that went through all layers: what each rank's experts computed, a layer on the mean."""
         means = [sum(shares[rank] for shares in self.rank_shares) / self.layers for rank in range(self.ranks)]
         return [round(tokens * self.chosen * mean) for mean in means]
+
+
+def _power_law(count: int, exponent: float) -> tuple[float, ...]:
+    weights = [rank**-exponent for rank in range(1, count + 1)]
+    whole = sum(weights)
+    return tuple(weight / whole for weight in weights)
+
+
+def _gini(falling: Sequence[float]) -> float:
+    """Of shares that add up to 1: 0 where all are equal."""
+    count = len(falling)
+    return sum((count + 1 - 2 * place) * share for place, share in enumerate(falling, 1)) / count
 
 
 def expert_load(shape: ModelShape, ranks: int, gini: float, seed: int) -> ExpertLoad:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from engine.simulated.cost import DoesNotFitError, load_budget, load_profile
 from engine.simulated.cost.catalog import shape_and_table
 from engine.simulated.cost.exchange import Exchange, exchange_of
+from engine.simulated.cost.expert_load import ExpertLoad
 from engine.simulated.cost.models import BYTES, ModelShape
 from engine.simulated.cost.parameters import Parameters, parameters_of
 from engine.simulated.cost.request import ProfileRequest, parse_request
@@ -35,6 +36,7 @@ class Placement:
     exchange: Exchange
     decode_share: float
     prompt_share: float
+    expert_load: ExpertLoad | None = None
 
     @property
     def gpus(self) -> int:
@@ -77,12 +79,15 @@ def card_of(profile: str, gpus: int = 8) -> Card:
     except ValueError as error:
         raise LoadgenError(str(error)) from None
     parameters = parameters_of(shape)
-    placements = tuple(
-        _placement(asked, shape, layout, pp, parameters.total * BYTES[shape.dtype])
-        for layout in sorted(table.layouts, key=lambda layout: (-layout.tp, -layout.ep))
-        for pp in _stages(asked, gpus // layout.tp)
-        if asked.tp in (None, layout.tp) and asked.ep in (None, layout.ep)
-    )
+    try:
+        placements = tuple(
+            _placement(asked, shape, layout, pp, parameters.total * BYTES[shape.dtype])
+            for layout in sorted(table.layouts, key=lambda layout: (-layout.tp, -layout.ep))
+            for pp in _stages(asked, gpus // layout.tp)
+            if asked.tp in (None, layout.tp) and asked.ep in (None, layout.ep)
+        )
+    except ValueError as error:  # a link faster than the table's, a skew of experts that a dense model has not
+        raise LoadgenError(str(error)) from None
     if not placements:
         raise LoadgenError(
             f"{profile}: no such layout on {gpus} GPUs; the table has {_known(table)}, and pp up to --gpus"
@@ -107,7 +112,8 @@ def _placement(asked: ProfileRequest, shape: ModelShape, layout: Layout, pp: int
         raise LoadgenError(f"{asked.name}: the table says nothing of memory")
     tp, ep = layout.tp, layout.ep
     words = "&".join([f"{asked.name}?tp={tp}&pp={pp}&ep={ep}", *asked.kept])
-    cost = load_profile(f"{words}&{_BOUNDLESS}").cost
+    profile = load_profile(f"{words}&{_BOUNDLESS}")
+    cost = profile.cost
     decode, prompt = cost.breakdown(DECODING, DECODING * CONTEXT), cost.breakdown(0, 0, [(PROMPT, 0)])
     return Placement(
         tp=tp,
@@ -121,6 +127,7 @@ def _placement(asked: ProfileRequest, shape: ModelShape, layout: Layout, pp: int
         exchange=exchange_of(shape, tp=tp, pp=pp, ep=ep),
         decode_share=decode.collective_s / decode.total_s,
         prompt_share=prompt.collective_s / prompt.total_s,
+        expert_load=profile.expert_load,
     )
 
 

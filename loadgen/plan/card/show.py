@@ -40,7 +40,8 @@ def document(card: Card, ranked: Sequence[Ranked], answer_tokens: float) -> dict
         "experts": asdict(shape.experts) if shape.experts else None,
         "kv": {"dtype": shape.kv_dtype, "bytes_per_token": shape.kv_bytes_per_token()},
         "placements": [
-            {**asdict(each), "gpus": each.gpus, "degrees": each.degrees} for each in card.placements
+            {**asdict(each), "expert_load": _load(each), "gpus": each.gpus, "degrees": each.degrees}
+            for each in card.placements
         ],
         "shares_of": {"decode": {"sequences": DECODING, "context": CONTEXT}, "prompt": {"tokens": PROMPT}},
         "ranking": {
@@ -143,9 +144,38 @@ def _remarks(card: Card) -> list[str]:
             "Experts: with EP each GPU holds whole ones, without it a slice of each. Every GPU has every token, so there is no "
             "all-to-all; the all-reduce after the experts sums what they found."
         )
+        lines += _uneven(card)
     else:
         lines.append("Dense: every GPU of a TP group does its slice of every layer for every token.")
     return lines
+
+
+def _uneven(card: Card) -> list[str]:
+    loads = {each.expert_load.ranks: each.expert_load for each in card.placements if each.expert_load}
+    if not loads:
+        return []
+    first = next(iter(loads.values()))
+    ranks = ", ".join(f"EP{ranks} {load.slowest:.2f}" for ranks, load in loads.items() if ranks > 1)
+    return [
+        f"Experts are chosen unevenly (Gini {first.gini:g}, seed {first.seed}): the most popular of a layer {first.hottest:.1f} times "
+        f"its share; the slowest rank of a layer, times its share: {ranks or 'none, as no layout has EP'}."
+    ]
+
+
+def _load(each: Placement) -> dict[str, Any] | None:
+    load = each.expert_load
+    if load is None:
+        return None
+    shares = [sum(layer[rank] for layer in load.rank_shares) / load.layers for rank in range(load.ranks)]
+    return {
+        "gini": load.gini,
+        "seed": load.seed,
+        "ranks": load.ranks,
+        "slowest_rank": load.slowest,
+        "hottest_expert": load.hottest,
+        "rank_shares": shares,
+        "expert_shares": list(load.popularity),
+    }
 
 
 def _table(title: str, *columns: str) -> Table:

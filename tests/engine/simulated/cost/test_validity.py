@@ -38,7 +38,9 @@ def test_every_table_says_what_it_holds_for(name: str) -> None:
 )
 def test_each_field_is_refused_when_it_is_another_and_can_be_accepted(field: str, other: str) -> None:
     for load in (load_profile, load_budget, table_of):
-        with pytest.raises(StaleTableError, match=rf"holds for {field}=\S+, not for {field}={other};.*accept={field} in"):
+        with pytest.raises(
+            StaleTableError, match=rf"holds for {field}=\S+, not for {field}={other};.*accept={field} in"
+        ):
             load(f"{QWEN}?{field}={other}")
         load(f"{QWEN}?{field}={other}&accept={field}")
     here = table_of(QWEN)
