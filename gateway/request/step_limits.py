@@ -69,12 +69,15 @@ class StepLimits:
     def in_force(self, worker_id: str) -> int:
         """Tokens that a step of the worker has at most, as far as it has been told; 0 where there is no limit."""
         listener = self._listeners.get(worker_id)
-        return listener.bounds[0] if listener is not None else 0
+        return self._kept(listener)[0] if listener is not None else 0
 
     @property
     def bounds(self) -> dict[str, Bounds]:
         """Of every worker that keeps a limit."""
-        return {name: one.bounds for name, one in self._listeners.items() if one.bounds[0]}
+        return {name: kept for name, one in self._listeners.items() if (kept := self._kept(one))[0]}
+
+    def _kept(self, listener: _Listener) -> Bounds:
+        return listener.bounds if self._clock() < listener.said_s + LEASE_S else _FREE
 
     def attend(self, worker_id: str) -> None:
         """What the worker should keep may have changed."""

@@ -119,6 +119,9 @@ async def test_beside_answers_a_worker_is_told_the_steps_that_these_allow() -> N
     assert 20 + 64 <= said.step_tokens < 1024
     assert said.chunk_tokens == said.step_tokens - 20
     assert scene.limits.bounds == {"a": (said.step_tokens, said.chunk_tokens)}
+    scene.clock.now_s += LEASE_S
+    assert scene.limits.bounds == {}
+    assert scene.limits.in_force("a") == 0
 
 
 async def test_one_word_is_under_way_and_the_next_is_the_newest() -> None:
