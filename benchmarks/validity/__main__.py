@@ -22,8 +22,8 @@ from benchmarks.ending import sigterm_as_ctrl_c
 from benchmarks.fidelity import OPTIONS, WORKLOAD, measure, say
 from benchmarks.validity import exact
 from benchmarks.validity.cell import Cell
-from benchmarks.validity.contest import ALONE, LAYOUTS, PAIR, Question, cells
-from benchmarks.validity.served import write_served
+from benchmarks.validity.contest import ALONE, LAYOUTS, Question, cells
+from benchmarks.validity.served import Served, measure_served
 from benchmarks.validity.table import HEAD, exactness, explained, noise, row
 from benchmarks.validity.virtual import Virtual
 from loadgen.arrivals.process import Arrivals, Kind
@@ -64,20 +64,18 @@ def main(
     with TemporaryDirectory(prefix="validity-") as folder:
         kept = tables or Path(folder)
         if Part.REAL in asked:
-            wanted = {ALONE: _table(kept, pair=False, options=options, engine=engine)}
+            lonely = _table(kept, pair=False, options=options, engine=engine)
+            virtual = {ALONE: Virtual(f"file:{lonely}")}
             if pairs := [name for name in names if name != ALONE]:
                 pair = _table(kept, pair=True, options=options, engine=engine)
-                wanted |= dict.fromkeys(pairs, pair)
-            if equals := [name for name in pairs if LAYOUTS[name] == PAIR]:
-                served = _served(pair, f"{PAIR} {options} {engine}", replace(paced, seed=seed + 1))
-                wanted |= dict.fromkeys(equals, served)
-            virtual = {name: Virtual(f"file:{table}") for name, table in wanted.items()}
+                others = replace(paced, seed=seed + 1)
+                virtual |= {name: _served(name, pair, f"{options} {engine}", others) for name in pairs}
             question = Question.of(virtual, paced, scale, names)
             holds &= uvloop.run(_against(Part.REAL, question, names, f"{options} {engine}"))
         if Part.LIVE in asked:
-            lonely = profile or f"file:{_table(kept, pair=False, options=options, engine=engine)}"
-            question = Question.of(dict.fromkeys(LAYOUTS, Virtual(lonely)), paced, scale, names)
-            holds &= uvloop.run(_against(Part.LIVE, question, names, f"--engine simulated --profile {lonely}"))
+            stated = profile or f"file:{_table(kept, pair=False, options=options, engine=engine)}"
+            question = Question.of(dict.fromkeys(LAYOUTS, Virtual(stated)), paced, scale, names)
+            holds &= uvloop.run(_against(Part.LIVE, question, names, f"--engine simulated --profile {stated}"))
     if Part.EXACT in asked:
         say("virtual time against single steps")
         found = exact.run()
@@ -95,15 +93,12 @@ def _table(folder: Path, *, pair: bool, options: str, engine: str) -> Path:
     return table
 
 
-def _served(pair: Path, words: str, experiment: Experiment) -> Path:
-    """The table of two engines that do the same, beside a gateway and a client, on other requests than those that are judged.
-
-    Where one prefills and one decodes, the profile of the pair does: neither waits for the other's kind of step as long.
-    """
-    table = pair.with_name("served.json")
-    if not table.exists():
-        uvloop.run(write_served(pair, words, experiment, table))
-    return table
+def _served(name: str, pair: Path, options: str, experiment: Experiment) -> Virtual:
+    """The engines of a layout beside a gateway and a client, by other requests than those that are judged."""
+    kept = pair.with_name(f"served {name}.json".replace(" ", "-"))
+    if not kept.exists():
+        uvloop.run(measure_served(LAYOUTS[name], options, experiment, pair)).write(kept)
+    return Served.read(kept).virtual(pair, kept.with_suffix(".table.json"))
 
 
 async def _against(part: Part, question: Question, names: list[str], engine: str) -> bool:

@@ -12,9 +12,7 @@ from loadgen.experiment import Experiment
 from loadgen.slo.policy import Policy
 
 ALONE = "1 colocated"
-#: Two engines that do the same.
-PAIR = "--colocated 2"
-LAYOUTS = {"1P1D": "--prefill 1 --decode 1", "2 colocated": PAIR, ALONE: "--colocated 1"}
+LAYOUTS = {"1P1D": "--prefill 1 --decode 1", "2 colocated": "--colocated 2", ALONE: "--colocated 1"}
 #: Rates as shares of the knee.
 LOADS = {"light": 0.5, "knee": 1.0, "above": 1.25}
 

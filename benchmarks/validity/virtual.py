@@ -27,12 +27,17 @@ _PRECISION = 1.02
 
 @dataclass(frozen=True, slots=True)
 class Virtual:
-    """Layouts of engines with one profile."""
+    """Layouts of engines with one profile. `overhead_ms`: as of `loadgen simulate`."""
 
     profile: str
+    overhead_ms: float = 1.0
 
     def results(self, words: str, schedule: Schedule) -> tuple[Result, ...]:
-        return simulate(layout(words, self.profile), schedule).results
+        return simulate(self.layout(words), schedule).results
+
+    def layout(self, words: str) -> Layout:
+        """With the gateway's whole policy, as a live gateway has it."""
+        return parse_layout(f"{words} --profile {self.profile} --overhead-ms {self.overhead_ms} --controlled")
 
     def attainment(self, words: str, schedule: Schedule, policy: Policy) -> float:
         judged = judge_all(self.results(words, schedule), policy)
@@ -47,11 +52,6 @@ class Virtual:
     def knee(self, words: str, experiment: Experiment, policy: Policy) -> float:
         """The rate, within 2 %, at which these very requests just keep the goal."""
         return boundary(lambda rate: self.attainment(words, experiment.schedule(rate), policy) >= GOAL)
-
-
-def layout(words: str, profile: str) -> Layout:
-    """With the gateway's whole policy, as a live gateway has it."""
-    return parse_layout(f"{words} --profile {profile} --controlled")
 
 
 def boundary(holds: Callable[[float], bool], start: float = 1.0) -> float:

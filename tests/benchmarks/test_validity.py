@@ -5,23 +5,27 @@ import sys
 from array import array
 from collections import Counter
 from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
 
 from benchmarks import validity
+from benchmarks.fidelity import WORKLOAD, alone
 from benchmarks.validity import exact
 from benchmarks.validity.cell import Case, Cell, cell
 from benchmarks.validity.contest import LAYOUTS, LOADS, Question
-from benchmarks.validity.served import slowdown, write_served
+from benchmarks.validity.served import Served, decode_pace, measure_served, prompt_line, slowdown
 from benchmarks.validity.table import HEAD, exactness, explained, row
 from benchmarks.validity.virtual import Virtual, boundary
+from engine.simulated.cost.linear import LinearCost
 from engine.simulated.cost.table import read_table, write_table
 from loadgen.arrivals.process import Arrivals, Kind
 from loadgen.experiment import Experiment
 from loadgen.result import Ending, Result
 from loadgen.slo.policy import build_policy
 from loadgen.workload.family import fixed
+from loadgen.workload.spec import Catalogue
 from tests.engine.simulated.cost.test_profile_pair import table
 from tests.waiting import HANG_S
 
@@ -129,6 +133,7 @@ def test_a_served_pair_is_held_against_itself_request_by_request() -> None:
     one = [replace(answer(index, ttft_ms=100, tpot_ms=20), prompt_tokens=64) for index in range(9)]
     two = [replace(answer(index, ttft_ms=110, tpot_ms=26), prompt_tokens=64) for index in range(8)]
     assert slowdown(one, two) == pytest.approx({"prefill": 1.1, "decode": 1.3})
+    assert slowdown(one, two, overhead_s=0.02) == pytest.approx({"prefill": 1.125, "decode": 1.3})
     assert slowdown(two, one) == {"prefill": 1.0, "decode": 1.0}
 
 
@@ -138,16 +143,91 @@ def test_requests_too_short_to_time_a_step_say_nothing_of_a_neighbour() -> None:
         slowdown(short, short)
 
 
-@pytest.mark.slow
-async def test_a_pair_is_served_and_its_table_says_how_it_slows_itself_down(tmp_path: Path) -> None:
-    measured, out = tmp_path / "pair.json", tmp_path / "served.json"
+def handed(index: int, sent_s: float, ttft_s: float, gaps_s: list[float]) -> Result:
+    """An answer whose second token waits for the hand-off."""
+    times = [*accumulate([0.09, *gaps_s], initial=sent_s + ttft_s)]
+    return replace(
+        answer(index),
+        intended_s=sent_s,
+        sent_s=sent_s,
+        first_s=times[0],
+        end_s=times[-1],
+        prompt_tokens=64,
+        output_tokens=len(times),
+        chunk_s=array("d", times),
+    )
+
+
+def test_in_a_split_pair_only_what_meets_the_other_kind_of_step_is_beside_a_neighbour() -> None:
+    """A prompt that waited for another one tells of a line, and a step beside nobody, or beside another answer, of nothing."""
+    one = [handed(index, 10.0 * index, 0.1, [0.02] * 12) for index in range(4)]
+    answering = handed(0, 0.0, 0.1, [0.02] * 5 + [0.03] * 4 + [0.02] * 3)
+    beside = handed(1, 0.289, 0.125, [0.02] * 12)
+    waited = [handed(2, 20.0, 0.1, [0.02] * 12), handed(3, 20.05, 0.1, [0.02] * 12)]
+    found = slowdown(one, [answering, beside, *waited], split=True)
+    assert found == pytest.approx({"prefill": 1.125, "decode": 1.5})
+    assert slowdown(one, [answering, beside, *waited], split=True, overhead_s=0.02)["prefill"] == pytest.approx(1.15625)
+
+
+def test_first_tokens_of_a_served_pair_are_a_line_over_those_of_virtual_time() -> None:
+    """What comes on top whatever the prompt, and how many times as long its steps take; one that was held up bends nothing."""
+    virtual = [answer(index, ttft_ms=40 * (index + 1)) for index in range(9)]
+    live = [answer(index, ttft_ms=12 + 1.1 * 40 * (index + 1)) for index in range(9)]
+    assert prompt_line(live, virtual) == pytest.approx((0.012, 1.1))
+    late = [*live[:4], answer(4, ttft_ms=900), *live[5:]]
+    assert prompt_line(late, virtual) == pytest.approx((0.012, 1.1))
+    quick = [answer(index, ttft_ms=1.1 * 40 * (index + 1) - 8) for index in range(9)]
+    overhead_s, factor = prompt_line(quick, virtual)
+    assert overhead_s == 0.0
+    assert 1.0 < factor < 1.1
+
+
+def test_prompts_that_are_all_alike_tell_no_line() -> None:
+    with pytest.raises(ValueError, match="too much alike"):
+        prompt_line(GOOD, GOOD)
+
+
+def test_the_steps_of_an_answer_are_held_against_the_table_without_its_hand_off() -> None:
+    cost = LinearCost(base_s=0.02, token_s=0.0, context_token_s=0.0, token_pair_s=0.0)
+    live = [handed(0, 0.0, 0.1, [0.022] * 12), handed(1, 9.0, 0.1, [0.5])]
+    assert decode_pace(live, cost) == pytest.approx(1.1)
+    with pytest.raises(ValueError, match="long enough"):
+        decode_pace(live[1:], cost)
+
+
+def test_virtual_time_pays_what_a_served_pair_was_measured_to_pay(tmp_path: Path) -> None:
+    """A request alone: the overhead once, and each kind of step so many times as long."""
+    measured = tmp_path / "pair.json"
     write_table(table(), measured)
-    asked = Experiment(fixed(64, 12), Arrivals(Kind.POISSON, rate=1.0), seed=2, count=3)
-    await write_served(measured, "--colocated 2 --engine simulated --profile h200-sxm/llama-3.1-8b", asked, out)
-    found = read_table(out)
-    assert set(found.sharing) == {"decode", "prefill"}
+    served = Served(0.05, {"prefill": 2.0, "decode": 3.0}, {"prefill": 1.2, "decode": 1.1})
+    served.write(tmp_path / "served.json")
+    assert Served.read(tmp_path / "served.json") == served
+    plain, paid = Virtual(f"file:{measured}", 0.0), served.virtual(measured, tmp_path / "out.json")
+    schedule = alone(Experiment(fixed(70, 12), Arrivals(Kind.POISSON, rate=1.0), seed=2, count=3).schedule(), 3)
+    for words in ("--prefill 1 --decode 1", "--colocated 2"):
+        for before, after in zip(plain.results(words, schedule), paid.results(words, schedule), strict=True):
+            assert before.ttft_s is not None
+            assert after.ttft_s == pytest.approx(0.05 + 2 * before.ttft_s)
+    for before, after in zip(
+        plain.results("--colocated 1", schedule), paid.results("--colocated 1", schedule), strict=True
+    ):
+        assert before.tpot_s is not None
+        assert after.tpot_s == pytest.approx(3 * before.tpot_s, rel=1e-3)
+    assert read_table(tmp_path / "out.json").sharing == served.sharing
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", ["--colocated 2", "--prefill 1 --decode 1"])
+async def test_a_pair_is_served_and_tells_what_that_adds(words: str, tmp_path: Path) -> None:
+    measured = tmp_path / "pair.json"
+    write_table(table(), measured)
+    asked = Experiment(Catalogue().mix([WORKLOAD]), Arrivals(Kind.POISSON, rate=1.0), seed=2, count=4)
+    found = await measure_served(words, f"--engine simulated --profile file:{measured}", asked, measured)
+    assert set(found.pace) == set(found.sharing) == {"decode", "prefill"}
+    assert found.overhead_s >= 0.0
     assert min(found.sharing.values()) >= 1.0
-    assert replace(found, sharing={}) == replace(read_table(measured), sharing={})
+    paid = found.virtual(measured, tmp_path / "out.json").results(words, asked.schedule())
+    assert [each.ending for each in paid] == [Ending.COMPLETED] * 4
 
 
 def test_random_cases_are_counted_as_the_tests_report_them() -> None:
