@@ -52,7 +52,8 @@ class Standing:
     """`floor` is the rate at which it failed or that its bound stays below, for the stages that have no report.
 
     `bound` is what no policy beats. `served_ps` is the limit where every request is served, as here, good or not: with the
-    goal below 1 the bound has the dearest requests turned away, which for short answers is most of what makes it loose.
+    goal below 1 the bound has the dearest requests turned away, which for short answers is most of what makes it loose. It is
+    that of a stream without end: a run that is shorter than its longest answers may go above it.
     """
 
     candidate: Candidate
@@ -129,6 +130,7 @@ class Race:
         waiting = sorted(_interleaved(self.standings), key=lambda s: s.candidate != self.keep)
         best: dict[Family, float] = {}
         shares: list[float] = []
+        served: list[float] = []
         standing_of = {s.candidate: s for s in waiting}
 
         def feed() -> Iterator[Task]:
@@ -136,7 +138,7 @@ class Race:
                 goal_to_beat = max(
                     KEEP * best.get(standing.candidate.family, 0.0), HOPELESS * max(best.values(), default=0.0)
                 )
-                task = self._first_look(standing, goal_to_beat, shares)
+                task = self._first_look(standing, goal_to_beat, shares, served)
                 if task is not None:
                     yield task
 
@@ -151,13 +153,16 @@ class Race:
                 best[family] = max(best.get(family, 0.0), rate)
                 if rate:
                     shares.append(rate / standing.bound.rate_per_s)
+                    served.append(rate / standing.served_ps)
             self.watch("screening", done + 1, len(waiting))
 
-    def _first_look(self, standing: Standing, floor: float, shares: Sequence[float]) -> Task | None:
+    def _first_look(
+        self, standing: Standing, floor: float, shares: Sequence[float], served: Sequence[float]
+    ) -> Task | None:
         bound = standing.bound.rate_per_s
         if standing.candidate == self.keep:
             floor = 0.0
-        if min(bound * _tightest(shares), standing.served_ps) <= floor or bound <= 0:
+        if min(bound * _tightest(shares), standing.served_ps * max([1.0, *served])) <= floor or bound <= 0:
             standing.stage, standing.floor = Stage.BOUND, floor
             return None
         share = sorted(shares)[len(shares) // 2] if shares else _FIRST_SHARE
