@@ -66,7 +66,12 @@ class LoadOptions:
     workload: Annotated[
         list[str] | None,
         _option(
-            "--workload", "-w", help="NAME or FILE and KEY=VALUE words; repeat for a mix.", panel="Load", metavar="SPEC"
+            "--workload",
+            "-w",
+            "--trace",
+            help="NAME or FILE and KEY=VALUE words; repeat for a mix.",
+            panel="Load",
+            metavar="SPEC",
         ),
     ] = None
     requests: Annotated[

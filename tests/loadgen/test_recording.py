@@ -161,7 +161,7 @@ def test_one_command_replays_it_on_two_profiles(tmp_path: Path) -> None:
     )
     assert recorded.exit_code == 0, recorded.output
     arms = [f"{name}=sim:--profile h200-sxm/{table} --colocated 1" for name, table in TABLES.items()]
-    words = ["-w", str(trace), "--arrivals", "replay", "--goodput", "ttft:500 tpot:50", "-q", "-o", str(out)]
+    words = ["--trace", str(trace), "--arrivals", "replay", "--goodput", "ttft:500 tpot:50", "-q", "-o", str(out)]
     compared = CliRunner().invoke(app, ["compare", *arms, *words])
     assert compared.exit_code == 0, (compared.output, compared.exception)
     runs = orjson.loads((out / "summary.json").read_bytes())["runs"]
