@@ -221,5 +221,5 @@ class Layout:
         outcome = simulate(self, schedule)
         asked = (planned.demand for planned in schedule.requests)
         notes = (*outcome.notes, *precision_notes(asked, [pool.profile for pool in self.pools]))
-        notes += expert_notes(outcome.workers, [(pool.role, pool.profile) for pool in self.pools])
+        notes += expert_notes(outcome, [(pool.role, pool.profile) for pool in self.pools])
         return Simulated(outcome.results, outcome.telemetry, notes, self.model)

@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 from loadgen.demand import Demand
 from loadgen.plan.card.card import card_of
 from loadgen.simulate import parse_layout, simulate
@@ -44,3 +46,15 @@ def test_a_card_has_it_by_layout() -> None:
     assert one.expert_load is not None
     assert (eight.expert_load.ranks, one.expert_load.ranks) == (8, 1)
     assert eight.expert_load.slowest > one.expert_load.slowest
+
+
+def test_prompts_count_where_they_were_computed() -> None:
+    """A decode worker reads the KV of prompts, and its experts never saw them."""
+    layout = parse_layout(f"--profile '{R1}&ep=8&expert-skew=0.38' --prefill 1 --decode 1")
+    simulated = layout.simulate(opened([(0.5 * n, Demand(2000, 30)) for n in range(20)]))
+    assert {result.path for result in simulated.results} == {"remote"}
+    notes = [note for note in simulated.notes if note.startswith("experts")]
+    millions = [sum(float(count) for count in note.rpartition(": ")[2].split(", ")) for note in notes]
+    prompts, answers = 20 * 2000 * 8 / 1e6, 20 * 30 * 8 / 1e6
+    assert millions[0] == pytest.approx(prompts, rel=0.02)
+    assert millions[1] == pytest.approx(answers, rel=0.1)
