@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from gateway.parsers.reasoning import ReasoningMarks, ReasoningParser
+from gateway.parsers.tool_parser import ToolParser
 from gateway.policy_config import PolicyConfig, Strict
 from proto.tls import TlsConfig
 
@@ -209,6 +210,13 @@ class GatewayConfig(Strict):
     )
     reasoning_start: str = Field("<think>", min_length=1, max_length=64, description="The mark before reasoning.")
     reasoning_end: str = Field("</think>", min_length=1, max_length=64, description="The mark after it.")
+    tool_parser: ToolParser | None = Field(
+        None,
+        description=(
+            "How the model writes tool calls of its own accord. hermes: JSON in <tool_call> marks (Qwen2.5, Qwen3, Hermes). "
+            "llama3_json: bare JSON (Llama 3.1 and later). Unset: `tools` only with a tool_choice that leaves no choice."
+        ),
+    )
     api_keys: dict[str, SecretStr] = Field(
         default_factory=dict, description="Tenant name to API key; when set, every other key gets 401."
     )

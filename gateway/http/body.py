@@ -10,9 +10,9 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope
 
 from gateway.config import Deadlines, GatewayConfig
+from gateway.http.fields import Body
 from gateway.http.intake import Share
 from gateway.http.refusals import refuse_unsupported
-from gateway.http.schema import Body
 from gateway.request.errors import Reason, RequestError
 from gateway.text.pool import TextPool
 

@@ -8,8 +8,11 @@ import orjson
 from gateway.http.choice import Shown
 from gateway.http.form import END, EVENT, Collected, Head, Usage
 from gateway.http.logprobs import chat_entries, prompt_entries
+from gateway.parsers.said import CallDelta
 from gateway.text.base import Tokenizer
 from proto.work import PromptLogprobs
+
+CHAT_PREFIX = "chatcmpl-"
 
 
 class ChatForm:
@@ -37,6 +40,7 @@ class ChatForm:
             "created": head.created,
             "model": head.model,
         }
+        self._call = "call_" + head.answer_id.removeprefix(CHAT_PREFIX)
         self._usage_field = usage_field
         start = orjson.dumps(self._base)[:-1] + b',"choices":[{"index":'
         self._start = EVENT + start
@@ -53,7 +57,7 @@ class ChatForm:
         return self._event(index, {"role": "assistant", "content": ""}, None, extra)
 
     def chunk(self, index: int, shown: Shown, usage: Usage | None) -> bytes:
-        if self._plain and shown.finish is None and usage is None:
+        if self._plain and shown.finish is None and usage is None and not shown.calls:
             if not shown.reasoning:
                 if not shown.text:
                     return b""
@@ -62,6 +66,8 @@ class ChatForm:
                 text = orjson.dumps(shown.reasoning)
                 return b"".join((self._start, b"%d" % index, self._reasoning, text, self._again, text, self._end))
         delta = _reasoning(shown.reasoning)
+        if shown.calls:
+            delta["tool_calls"] = [self._call_delta(index, call) for call in shown.calls]
         if shown.text or (shown.finish is None and not delta):
             delta["content"] = shown.text
         extra = {"token_ids": shown.tokens} if self._token_ids else None
@@ -107,7 +113,7 @@ class ChatForm:
     def _choice(self, choice: Collected) -> dict[str, Any]:
         entry: dict[str, Any] = {
             "index": choice.index,
-            "message": _message(choice.text, choice.reasoning),
+            "message": self._message(choice),
             "logprobs": None,
             "finish_reason": choice.last.finish,
             "stop_reason": choice.last.stop_reason,
@@ -119,11 +125,30 @@ class ChatForm:
             entry["token_ids"] = choice.tokens
         return entry
 
+    def _message(self, choice: Collected) -> dict[str, Any]:
+        """Reasoning or calls without text leave no content: not an empty one."""
+        said = {**_reasoning(choice.reasoning)}
+        if calls := choice.calls:
+            said["tool_calls"] = [self._call_delta(choice.index, call, whole=True) for call in calls]
+        return {
+            "role": "assistant",
+            "content": choice.text if choice.text or not said else None,
+            "refusal": None,
+            **said,
+        }
 
-def _message(text: str, reasoning: str) -> dict[str, Any]:
-    """Reasoning without an answer, as of one that was cut short, leaves no content: not an empty one."""
-    content = text if text or not reasoning else None
-    return {"role": "assistant", "content": content, "refusal": None, **_reasoning(reasoning)}
+    def _call_delta(self, choice: int, call: CallDelta, *, whole: bool = False) -> dict[str, Any]:
+        """The id and the name come once, with the first part."""
+        index = {} if whole else {"index": call.index}
+        if not call.name:
+            return {**index, "function": {"arguments": call.arguments}}
+        name = f"{self._call}_{choice}_{call.index}"
+        return {
+            **index,
+            "id": name,
+            "type": "function",
+            "function": {"name": call.name, "arguments": call.arguments},
+        }
 
 
 def _reasoning(text: str) -> dict[str, Any]:

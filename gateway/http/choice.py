@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gateway.parsers.reasoning import Reasoning
-from gateway.parsers.said import Said
+from gateway.parsers.reader import Reader
+from gateway.parsers.said import CallDelta, Said, joined
 from gateway.request.answer import Piece
 from gateway.request.errors import Reason, RequestError
 from gateway.text.base import Tokenizer
@@ -22,7 +22,7 @@ class TextRules:
     skip_special_tokens: bool = True
     min_tokens: int = 0
     stop_token_ids: frozenset[int] = frozenset()
-    reader: Callable[[], Reasoning] | None = None
+    reader: Callable[[], Reader] | None = None
     kept: frozenset[str] = frozenset()
 
 
@@ -36,12 +36,15 @@ class Shown:
     logprobs: tuple[TokenLogprobs, ...] = ()
     finish: str | None = None
     stop_reason: str | int | None = None
+    calls: tuple[CallDelta, ...] = ()
 
 
 NOTHING = Shown("")
 
 #: The `stop_reason` of an answer that the policy ended for want of KV; its finish_reason is `length`.
 KV_BUDGET = "kv_budget"
+#: The `finish_reason` of an answer with calls, unless it was cut short.
+TOOL_CALLS = "tool_calls"
 
 
 class Choice:
@@ -74,7 +77,7 @@ class Choice:
 
     @property
     def reasoning_tokens(self) -> int:
-        return self._reader.tokens if self._reader else 0
+        return self._reader.reasoning_tokens if self._reader else 0
 
     def take(self, piece: Piece) -> Shown:
         """After a stop string has matched, whatever the engine still sends counts for nothing."""
@@ -103,6 +106,8 @@ class Choice:
             said.append(self._read(self._unstopped(self._detokenizer.push((token,))), 1))
             if matcher is not None and matcher.matched is not None:
                 return self._end_by_text(said, matcher.matched, piece, at)
+            if self._reader is not None and self._reader.done:
+                return self._end_by_text(said, None, piece, at)
         if piece.finish is None:
             return _shown(said, piece.tokens, piece.logprobs)
         said.append(self._read(self._unstopped(self._detokenizer.flush()), 0))
@@ -133,7 +138,8 @@ class Choice:
         reason = KV_BUDGET if piece.capped else last if by_id else None
         return self._last(said, piece, len(piece.tokens), piece.finish, reason)
 
-    def _end_by_text(self, said: list[Said], stop: str, piece: Piece, used: int) -> Shown:
+    def _end_by_text(self, said: list[Said], stop: str | None, piece: Piece, used: int) -> Shown:
+        """By a stop string, or with the only call that is wanted."""
         self.stopped_by_text = piece.finish is None
         return self._last(said, piece, used, FinishReason.STOP, stop)
 
@@ -141,7 +147,9 @@ class Choice:
         self.finished = True
         if self._reader is not None:
             said.append(self._reader.flush())
-        return _shown(said, piece.tokens[:used], piece.logprobs[:used], finish.value, reason)
+        called = self._reader is not None and self._reader.called and finish is FinishReason.STOP
+        word = TOOL_CALLS if called else finish.value
+        return _shown(said, piece.tokens[:used], piece.logprobs[:used], word, reason)
 
 
 def _shown(
@@ -151,5 +159,5 @@ def _shown(
     finish: str | None = None,
     stop_reason: str | int | None = None,
 ) -> Shown:
-    text = "".join([one.content for one in said])
-    return Shown(text, "".join([one.reasoning for one in said]), tokens, logprobs, finish, stop_reason)
+    one = said[0] if len(said) == 1 else joined(said)
+    return Shown(one.content, one.reasoning, tokens, logprobs, finish, stop_reason, one.calls)

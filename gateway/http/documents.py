@@ -8,7 +8,8 @@ from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 from starlette.responses import Response
 
-from gateway.http.schema import Body, ChatRequest, CompletionRequest, DetokenizeRequest, TokenizeRequest
+from gateway.http.fields import Body
+from gateway.http.schema import ChatRequest, CompletionRequest, DetokenizeRequest, TokenizeRequest
 
 BODIES: tuple[type[Body], ...] = (ChatRequest, CompletionRequest, TokenizeRequest, DetokenizeRequest)
 _REFERENCE = "#/components/schemas/{model}"

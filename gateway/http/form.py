@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from gateway.http.choice import Shown
+from gateway.parsers.said import CallDelta, Said, joined
 from proto.work import PromptLogprobs
 
 EVENT = b"data: "
@@ -59,6 +60,10 @@ class Collected:
     @property
     def reasoning(self) -> str:
         return "".join([shown.reasoning for shown in self.shown])
+
+    @property
+    def calls(self) -> tuple[CallDelta, ...]:
+        return joined([Said(calls=shown.calls) for shown in self.shown if shown.calls]).calls
 
     @property
     def tokens(self) -> list[int]:

@@ -1,11 +1,9 @@
 """From a checked body to an Intent for the lifecycle and a Form for the answer."""
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
-from gateway.http.chat_form import ChatForm
+from gateway.http.chat_form import CHAT_PREFIX, ChatForm
 from gateway.http.choice import Choice, TextRules
 from gateway.http.completion_form import CompletionForm
 from gateway.http.exchange import Exchange
@@ -16,6 +14,8 @@ from gateway.http.schema import ChatRequest, CompletionRequest
 from gateway.http.served import Served
 from gateway.http.surface import Surface
 from gateway.http.texts import Texts, size_of, texts_of
+from gateway.http.tool_use import ToolUse, tool_use
+from gateway.parsers.reader import Reader
 from gateway.parsers.reasoning import Reasoning, ReasoningMarks
 from gateway.request.errors import Reason, RequestError
 from gateway.request.intent import Intent
@@ -44,16 +44,17 @@ async def prepare(surface: Surface, exchange: Exchange, body: ChatRequest | Comp
     """Raises RequestError for whatever is wrong with the request as such."""
     _check_choices(surface, body)
     served = await surface.served.get(body.model)
+    use = tool_use(body, surface.config.tool_parser) if isinstance(body, ChatRequest) else ToolUse()
     began_s = surface.clock()
-    texts = await surface.texts.run(lambda: texts_of(body, served), size=size_of(body))
+    texts = await surface.texts.run(lambda: texts_of(body, served, use.tools), size=size_of(body))
     surface.observer.tokenized(sum(map(len, texts.prompts)), surface.clock() - began_s)
-    intent = _intent(surface, exchange, body, served, texts.prompts)
+    intent = _intent(surface, exchange, body, served, texts.prompts, use)
     marks = surface.config.reasoning_marks if isinstance(body, ChatRequest) else None
     options = body.stream_options if body.stream else None
     return Prepared(
         intent=intent,
         form=_form(body, intent, served, texts.echoes, usage_field=bool(options and options.include_usage)),
-        rules=_rules(body, intent, served, texts, marks),
+        rules=_rules(body, served, texts, use, marks if intent.sampling.structured is None else None),
         stream=bool(body.stream),
         usage=bool(options and options.include_usage),
         running_usage=bool(options and options.continuous_usage_stats),
@@ -62,11 +63,14 @@ async def prepare(surface: Surface, exchange: Exchange, body: ChatRequest | Comp
 
 
 def _rules(
-    body: ChatRequest | CompletionRequest, intent: Intent, served: Served, texts: Texts, marks: ReasoningMarks | None
+    body: ChatRequest | CompletionRequest, served: Served, texts: Texts, use: ToolUse, marks: ReasoningMarks | None
 ) -> TextRules:
-    reader: Callable[[], Reasoning] | None = None
-    if marks is not None and intent.sampling.structured is None:  # a grammar binds from the first token on
-        reader = partial(Reasoning, marks, opened=marks.opened(texts.ending))
+    """`marks` is None where there is no reasoning: a grammar binds from the first token on."""
+
+    def reader() -> Reader:
+        reasoning = Reasoning(marks, opened=marks.opened(texts.ending)) if marks else None
+        return Reader(reasoning, use.parser() if use.parser else None)
+
     return TextRules(
         tokenizer=served.tokenizer,
         stops=stop_strings(body),
@@ -74,8 +78,8 @@ def _rules(
         skip_special_tokens=body.skip_special_tokens is not False,
         min_tokens=body.min_tokens or 0,
         stop_token_ids=frozenset(body.stop_token_ids or ()),
-        reader=reader,
-        kept=frozenset((marks.start, marks.end)) if marks and reader else frozenset(),
+        reader=reader if marks or use.parser else None,
+        kept=use.marks.union((marks.start, marks.end) if marks else ()),
     )
 
 
@@ -105,6 +109,7 @@ def _intent(
     body: ChatRequest | CompletionRequest,
     served: Served,
     prompts: tuple[Tokens, ...],
+    use: ToolUse,
 ) -> Intent:
     longest = max(map(len, prompts))
     room = served.window - longest
@@ -121,7 +126,9 @@ def _intent(
         model=served.name,
         prompts=prompts,
         n=body.n or 1,
-        sampling=build_sampling(body, room=room, prompt_tokens=longest, vocab_size=served.vocab_size),
+        sampling=build_sampling(
+            body, room=room, prompt_tokens=longest, vocab_size=served.vocab_size, call=use.structured
+        ),
         declared_max_tokens=declared_limit(body) is not None,
         tenant=exchange.tenant,
         priority=body.priority or 0,
@@ -165,7 +172,7 @@ def _deadline_s(exchange: Exchange) -> float | None:
 def _form(
     body: ChatRequest | CompletionRequest, intent: Intent, served: Served, echoes: tuple[str, ...], *, usage_field: bool
 ) -> Form:
-    prefix = "chatcmpl-" if isinstance(body, ChatRequest) else "cmpl-"
+    prefix = CHAT_PREFIX if isinstance(body, ChatRequest) else "cmpl-"
     head = Head(prefix + intent.request_id, int(time.time()), served.name)
     token_ids = bool(body.return_token_ids)
     top = answer_logprobs(body)

@@ -1,9 +1,12 @@
 """From messages and prompts to tokens. Everything here runs in the text pool's threads."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
-from gateway.http.schema import ChatMessage, Prompt
+from gateway.http.messages import ChatMessage, ToolCall
+from gateway.http.schema import Prompt
+from gateway.http.tools import Tool
 from gateway.request.errors import Reason, RequestError
 from gateway.text.base import Tokenizer
 
@@ -20,15 +23,37 @@ def template_messages(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
             entry["name"] = message.name
         if message.thoughts is not None:
             entry["reasoning_content"] = entry["reasoning"] = message.thoughts
+        if message.tool_calls:
+            entry["tool_calls"] = [_call(call) for call in message.tool_calls]
+        if message.tool_call_id is not None:
+            entry["tool_call_id"] = message.tool_call_id
         rendered.append(entry)
     return rendered
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    """Templates write arguments as JSON themselves; what is no JSON object they get as the model wrote it."""
+    function = call.function
+    try:
+        arguments = json.loads(function.arguments) if function.arguments else {}
+    except (ValueError, RecursionError):
+        arguments = None
+    if not isinstance(arguments, dict):
+        arguments = function.arguments
+    return {"id": call.id, "type": "function", "function": {"name": function.name, "arguments": arguments}}
+
+
+def template_tools(tools: Sequence[Tool]) -> list[dict[str, Any]]:
+    """As the client wrote them."""
+    return [tool.model_dump(exclude_unset=True) for tool in tools]
 
 
 def message_size(message: ChatMessage) -> int:
     """Characters of a message, those that a template adds guessed."""
     content = message.content or ""
     size = len(content) if isinstance(content, str) else sum([len(part.text) for part in content])
-    return size + len(message.thoughts or "") + 32
+    calls = sum([len(call.function.name) + len(call.function.arguments) + 64 for call in message.tool_calls or ()])
+    return size + len(message.thoughts or "") + calls + 32
 
 
 def chat_text(
@@ -37,6 +62,7 @@ def chat_text(
     *,
     add_generation_prompt: bool,
     extra: dict[str, Any] | None,
+    tools: Sequence[Tool] = (),
 ) -> str:
     """The conversation as the model's template writes it."""
     template = tokenizer.chat_template
@@ -46,7 +72,19 @@ def chat_text(
             "This model has no chat template. Render the prompt yourself and send it to /v1/completions.",
             param="messages",
         )
-    return template.render(template_messages(messages), add_generation_prompt=add_generation_prompt, extra=extra)
+    if tools and not template.shows_tools:
+        raise RequestError(
+            Reason.UNSUPPORTED,
+            "This model's chat template has no place for tools, so that the model would not know of them. "
+            "Leave out `tools`.",
+            param="tools",
+        )
+    return template.render(
+        template_messages(messages),
+        add_generation_prompt=add_generation_prompt,
+        tools=template_tools(tools) or None,
+        extra=extra,
+    )
 
 
 def chat_tokens(tokenizer: Tokenizer, text: str, *, add_special_tokens: bool = False) -> Tokens:

@@ -16,15 +16,10 @@ def _null(value: object) -> bool:
 
 #: name -> (values that mean "not used" and are let through, what to do instead)
 _UNSUPPORTED: dict[str, tuple[Callable[[object], bool], str]] = {
-    "tools": (_empty, "Tool calling is not supported yet. Leave out `tools`."),
-    "tool_choice": (
-        lambda value: value in (None, "none", "auto"),
-        "Tool calling is not supported yet. Leave out `tool_choice` or set it to 'none'.",
-    ),
-    "functions": (_empty, "Function calling is not supported. Leave out `functions`."),
+    "functions": (_empty, "Functions are not supported in this older form. Use `tools`."),
     "function_call": (
         lambda value: value in (None, "none", "auto"),
-        "Function calling is not supported. Leave out `function_call`.",
+        "Functions are not supported in this older form. Use `tool_choice`.",
     ),
     "best_of": (lambda value: value in (None, 1), "Choosing the best of several answers is not supported. Use `n`."),
     "suffix": (_empty, "Filling in the middle is not supported. Leave out `suffix`."),
@@ -86,17 +81,11 @@ def refuse_unsupported(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _refuse_in_message(where: str, message: Mapping[str, Any]) -> None:
-    if message.get("role") in ("tool", "function"):
-        raise RequestError(
-            Reason.UNSUPPORTED,
-            "Tool calling is not supported yet. Put the tool's result into a user message.",
-            param=f"{where}.role",
-        )
-    for name in ("tool_calls", "function_call"):
-        if not _empty(message.get(name)):
-            raise RequestError(
-                Reason.UNSUPPORTED, f"Tool calling is not supported yet. Leave out `{name}`.", param=f"{where}.{name}"
-            )
+    older = "Functions are not supported in this older form. Use "
+    if message.get("role") == "function":
+        raise RequestError(Reason.UNSUPPORTED, f"{older}a `tool` message.", param=f"{where}.role")
+    if not _empty(message.get("function_call")):
+        raise RequestError(Reason.UNSUPPORTED, f"{older}`tool_calls`.", param=f"{where}.function_call")
     content = message.get("content")
     if isinstance(content, list):
         for at, part in enumerate(content):

@@ -10,9 +10,17 @@ from proto.sampling import Sampling, StructuredKind, StructuredOutput
 
 
 def build_sampling(
-    body: ChatRequest | CompletionRequest, *, room: int, prompt_tokens: int, vocab_size: int
+    body: ChatRequest | CompletionRequest,
+    *,
+    room: int,
+    prompt_tokens: int,
+    vocab_size: int,
+    call: StructuredOutput | None = None,
 ) -> Sampling:
-    """`room` is what the window leaves for the answer to the longest prompt, of `prompt_tokens` tokens."""
+    """`room` is what the window leaves for the answer to the longest prompt, of `prompt_tokens` tokens.
+
+    `call` is the grammar of an answer that must be a tool call.
+    """
     limit = declared_limit(body)
     if limit is not None and limit > room:
         name = "max_tokens" if body.max_tokens is not None else "max_completion_tokens"
@@ -47,7 +55,7 @@ def build_sampling(
         logit_bias=_logit_bias(body, vocab_size),
         logprobs=answer_logprobs(body),
         prompt_logprobs=_prompt_logprobs(body),
-        structured=_structured(body),
+        structured=call or _structured(body),
     )
 
 

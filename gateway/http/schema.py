@@ -1,59 +1,16 @@
-"""Bodies that clients send, exactly typed: no unknown keys, and no coercion but of 5.0 to 5 (as vLLM takes it).
+"""Bodies that clients send, exactly typed."""
 
-Checking ends at the first fault of a list or an object: an error costs a thousand times what its input cost to send,
-and a few megabytes of them would hold up the event loop for half a minute.
-"""
-
-from collections.abc import Mapping
 from itertools import chain
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainValidator,
-    ValidationInfo,
-    WithJsonSchema,
-    field_validator,
-    model_validator,
-)
+from pydantic import BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
 
-MAX_ALTERNATIVES = 20
+from gateway.http.fields import WHOLE, Alternatives, AnyCount, Body, Count, Finite, Items, TokenId, whole
+from gateway.http.messages import ChatMessage
+from gateway.http.tools import ToolChoice, Tools
+
 INT64 = 2**63
 MAX_BIASES = 1024
-
-Item = TypeVar("Item")
-Items = Annotated[list[Item], Field(fail_fast=True)]
-
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-
-
-def _whole(value: object) -> object:
-    """Some languages write every number as a fraction; JSON knows no difference between 5 and 5.0."""
-    return int(value) if type(value) is float and value.is_integer() else value
-
-
-WHOLE = BeforeValidator(_whole)
-Count = Annotated[int, Field(ge=1, lt=2**31), WHOLE]
-AnyCount = Annotated[int, Field(ge=0, lt=2**31), WHOLE]
-TokenId = AnyCount
-Alternatives = Annotated[int, Field(ge=0, le=MAX_ALTERNATIVES), WHOLE]
-
-
-class Body(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _one_unknown(cls, value: Any) -> Any:
-        """Of many unknown keys the first one is enough."""
-        if not isinstance(value, dict) or len(value) <= len(cls.model_fields):
-            return value
-        known = {field.alias or name for name, field in cls.model_fields.items()}
-        first = next(name for name in value if name not in known)
-        return {name: entry for name, entry in value.items() if name in known or name is first}
 
 
 class StreamOptions(Body):
@@ -121,49 +78,6 @@ class Common(Body):
     prompt_cache_key: str | None = None
 
 
-class TextPart(Body):
-    type: Literal["text"]
-    text: str
-
-
-class ChatMessage(Body):
-    role: Literal["system", "developer", "user", "assistant"]
-    name: str | None = Field(None, max_length=256)
-    reasoning_content: str | None = None
-    reasoning: str | None = Field(None, description="The same under vLLM's name.")
-    refusal: None = None
-    audio: None = None
-    content: str | Items[TextPart] | None = Field(
-        None,
-        validate_default=True,
-        description="May be left out of an assistant message with reasoning.",
-    )
-
-    @field_validator("content")
-    @classmethod
-    def _says_something(cls, content: object, info: ValidationInfo) -> object:
-        """Checked last, when the fields that may stand for it are known."""
-        known = info.data
-        if content is None and not (known.get("role") == "assistant" and _thoughts(known)):
-            raise ValueError("must be a string or a list of text parts")
-        return content
-
-    @property
-    def thoughts(self) -> str | None:
-        return _thoughts(self.__dict__)
-
-    @property
-    def text(self) -> str:
-        content = self.content or ""
-        return content if isinstance(content, str) else "\n".join([part.text for part in content])
-
-
-def _thoughts(message: Mapping[str, Any]) -> str | None:
-    """An answer of this gateway, sent back, has both."""
-    given: str | None = message.get("reasoning_content")
-    return given if given is not None else message.get("reasoning")
-
-
 class ChatRequest(Common):
     messages: Items[ChatMessage] = Field(min_length=1)
     max_completion_tokens: Count | None = None
@@ -172,7 +86,9 @@ class ChatRequest(Common):
     add_generation_prompt: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     modalities: Items[Literal["text"]] | None = None
-    parallel_tool_calls: bool | None = None
+    tools: Tools | None = None
+    tool_choice: ToolChoice = None
+    parallel_tool_calls: bool | None = Field(None, description="false: an answer ends with its first call.")
 
 
 def _whole_all(values: list[Any]) -> list[Any] | None:
@@ -182,8 +98,8 @@ def _whole_all(values: list[Any]) -> list[Any] | None:
         return values
     if not kinds <= {int, float}:
         return None
-    whole = list(map(_whole, values))
-    return whole if set(map(type, whole)) <= {int} else None
+    numbers = list(map(whole, values))
+    return numbers if set(map(type, numbers)) <= {int} else None
 
 
 Prompt = str | list[str] | list[int] | list[list[int]]
@@ -244,6 +160,7 @@ class TokenizeRequest(Body):
     model: str | None = None
     prompt: str | None = None
     messages: Items[ChatMessage] | None = Field(None, min_length=1)
+    tools: Tools | None = None
     add_special_tokens: bool | None = Field(None, description="Default: true for prompt, false for messages.")
     add_generation_prompt: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None

@@ -8,9 +8,10 @@ from starlette.responses import Response
 
 from gateway.http.body import parsed, read_body
 from gateway.http.documents import body_of, json_response
+from gateway.http.fields import Body
 from gateway.http.intake import Share
 from gateway.http.prompts import chat_text, chat_tokens, known_tokens
-from gateway.http.schema import Body, DetokenizeRequest, TokenizeRequest
+from gateway.http.schema import DetokenizeRequest, TokenizeRequest
 from gateway.http.served import Served
 from gateway.http.surface import Surface
 from gateway.request.errors import Reason, RequestError
@@ -63,6 +64,7 @@ def _tokenize(body: TokenizeRequest, served: Served) -> dict[str, Any]:
             body.messages,
             add_generation_prompt=body.add_generation_prompt is not False,
             extra=body.chat_template_kwargs,
+            tools=body.tools or (),
         )
         tokens = chat_tokens(tokenizer, text, add_special_tokens=bool(body.add_special_tokens))
     else:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from gateway.http.prompts import Tokens, chat_text, chat_tokens, completion_prompts, message_size
 from gateway.http.schema import ChatRequest, CompletionRequest
 from gateway.http.served import Served
+from gateway.http.tools import Tool
 
 #: So much of a conversation's end is kept: a mark there says where the answer begins.
 ENDING = 256
@@ -22,7 +23,7 @@ class Texts:
 def size_of(body: ChatRequest | CompletionRequest) -> int | None:
     """Characters to render and tokenize; None where their number does not bound the work."""
     if isinstance(body, ChatRequest):
-        if body.chat_template_kwargs:
+        if body.chat_template_kwargs or body.tools:
             return None
         return sum([message_size(message) for message in body.messages])
     if isinstance(body.prompt, str):
@@ -30,16 +31,17 @@ def size_of(body: ChatRequest | CompletionRequest) -> int | None:
     return None
 
 
-def texts_of(body: ChatRequest | CompletionRequest, served: Served) -> Texts:
-    return _chat(body, served) if isinstance(body, ChatRequest) else _completion(body, served)
+def texts_of(body: ChatRequest | CompletionRequest, served: Served, tools: tuple[Tool, ...] = ()) -> Texts:
+    return _chat(body, served, tools) if isinstance(body, ChatRequest) else _completion(body, served)
 
 
-def _chat(body: ChatRequest, served: Served) -> Texts:
+def _chat(body: ChatRequest, served: Served, tools: tuple[Tool, ...]) -> Texts:
     text = chat_text(
         served.tokenizer,
         body.messages,
         add_generation_prompt=body.add_generation_prompt is not False,
         extra=body.chat_template_kwargs,
+        tools=tools,
     )
     return Texts((chat_tokens(served.tokenizer, text),), ending=text[-ENDING:])
 

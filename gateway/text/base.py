@@ -20,8 +20,18 @@ class Detokenizer(Protocol):
 
 
 class ChatTemplate(Protocol):
+    @property
+    def shows_tools(self) -> bool:
+        """Whether it would tell the model of tools at all."""
+        ...
+
     def render(
-        self, messages: Sequence[Message], *, add_generation_prompt: bool, extra: Mapping[str, Any] | None = None
+        self,
+        messages: Sequence[Message],
+        *,
+        add_generation_prompt: bool,
+        tools: Sequence[Message] | None = None,
+        extra: Mapping[str, Any] | None = None,
     ) -> str: ...
 
 

@@ -7,7 +7,9 @@ from gateway.text.detokenizer import ByteDetokenizer
 from gateway.text.template import JinjaTemplate
 
 _TEMPLATE = (
-    "{% for message in messages %}<{{ message['role'] }}>\n{{ message['content'] }}\n{% endfor %}"
+    "{% if tools %}<tools>\n{{ tools | tojson }}\n{% endif %}"
+    "{% for message in messages %}<{{ message['role'] }}>\n{{ message['content'] }}\n"
+    "{% if message.tool_calls %}{{ message.tool_calls | tojson }}\n{% endif %}{% endfor %}"
     "{% if add_generation_prompt %}<assistant>\n{% endif %}"
 )
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import jinja2
 import jinja2.ext
+import jinja2.meta
 import jinja2.nodes
 import jinja2.parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -57,11 +58,22 @@ class JinjaTemplate:
     """One compiled template with the tokenizer's special tokens. Raises RequestError when the template refuses."""
 
     def __init__(self, source: str, special: Mapping[str, str] | None = None) -> None:
-        self._template = _environment().from_string(source)
+        environment = _environment()
+        self._template = environment.from_string(source)
         self._special = dict(special or {})
+        self._shows_tools = "tools" in jinja2.meta.find_undeclared_variables(environment.parse(source))
+
+    @property
+    def shows_tools(self) -> bool:
+        return self._shows_tools
 
     def render(
-        self, messages: Sequence[Message], *, add_generation_prompt: bool, extra: Mapping[str, Any] | None = None
+        self,
+        messages: Sequence[Message],
+        *,
+        add_generation_prompt: bool,
+        tools: Sequence[Message] | None = None,
+        extra: Mapping[str, Any] | None = None,
     ) -> str:
         clash = RESERVED.intersection(extra or ())
         if clash:
@@ -70,7 +82,7 @@ class JinjaTemplate:
                 f"chat_template_kwargs may not set {', '.join(sorted(clash))}: the gateway passes these itself.",
                 param="chat_template_kwargs",
             )
-        values: dict[str, Any] = {"tools": None, "documents": None, **self._special, **(extra or {})}
+        values: dict[str, Any] = {"tools": tools, "documents": None, **self._special, **(extra or {})}
         try:
             return self._template.render(messages=messages, add_generation_prompt=add_generation_prompt, **values)
         except jinja2.TemplateError as error:

@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 
-from gateway.http.schema import Body, ChatRequest, CompletionRequest, DetokenizeRequest, TokenizeRequest
+from gateway.http.fields import Body
+from gateway.http.schema import ChatRequest, CompletionRequest, DetokenizeRequest, TokenizeRequest
 from tests.waiting import HANG_S
 
 
@@ -44,7 +45,17 @@ BODIES: dict[str, tuple[type[Body], dict[str, Any]]] = {
     "/tokenize": (TokenizeRequest, {"prompt": "tell me"}),
     "/detokenize": (DetokenizeRequest, {"tokens": [1]}),
 }
+CALLING = {
+    "role": "assistant",
+    "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+}
 PLACE = "\0here"
+
+
+def tool(parameters: Any) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": "f", "parameters": parameters}}
+
+
 #: Where values go that are not a parameter's whole value, and what they meet there.
 NESTED: list[dict[str, Any]] = [
     {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"a": PLACE}}}},
@@ -64,6 +75,12 @@ NESTED_CHAT: list[dict[str, Any]] = [
     {"messages": [MESSAGE | {"name": PLACE}]},
     {"messages": [{"role": "user", "content": [{"type": "text", "text": PLACE}]}]},
     {"chat_template_kwargs": {"x": PLACE}},
+    {"messages": [MESSAGE, CALLING | {"content": PLACE}, {"role": "tool", "tool_call_id": PLACE, "content": "x"}]},
+    {"messages": [MESSAGE, CALLING, {"role": "tool", "tool_call_id": "1", "content": PLACE}]},
+    {"tools": [{"type": "function", "function": {"name": PLACE}}], "tool_choice": "required"},
+    {"tools": [tool({"a": PLACE})], "tool_choice": "required"},
+    {"tools": [tool({"properties": {"a": PLACE}})], "tool_choice": {"type": "function", "function": {"name": "f"}}},
+    {"tools": [tool({})], "tool_choice": PLACE, "stream": True},
     {"top_logprobs": PLACE, "logprobs": True, "stream": True},
 ]
 NESTED_COMPLETION: list[dict[str, Any]] = [

@@ -6,7 +6,8 @@ import pytest
 from pydantic import ValidationError
 
 from gateway.http.body import parse
-from gateway.http.schema import Body, ChatRequest, CompletionRequest, TokenizeRequest
+from gateway.http.fields import Body
+from gateway.http.schema import ChatRequest, CompletionRequest, TokenizeRequest
 from gateway.request.errors import RequestError
 
 MANY = 5_000

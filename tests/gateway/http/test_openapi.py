@@ -56,7 +56,9 @@ class Thread:
         stopped = asyncio.Event()
         loop = asyncio.get_running_loop()
         self.stop = lambda: loop.call_soon_threadsafe(stopped.set)
-        async with site(says("a", finish=FinishReason.LENGTH), on_socket=True) as at:
+        async with site(
+            says("a", finish=FinishReason.LENGTH), on_socket=True, settings={"tool_parser": "hermes"}
+        ) as at:
             self.url = at.url
             self.ready.set()
             await stopped.wait()

@@ -68,7 +68,7 @@ async def test_b17_no_part_of_a_mark_is_streamed_and_the_role_comes_first(n: int
 
 
 @given(text=st.text("a</think> é\n", max_size=30), cuts=st.sets(st.integers(1, 60)), marked=st.booleans())
-@examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_a_stream_is_the_whole_answer_however_it_is_cut(text: str, cuts: set[int], marked: bool) -> None:
     data = (f"<think>{text}" if marked else text).encode()
     edges = [0, *sorted(cut for cut in cuts if cut < len(data)), len(data)]
