@@ -105,7 +105,7 @@ def decode_pace(live: Sequence[Result], cost: StepCost) -> float:
 def slowdown(
     one: Sequence[Result], two: Sequence[Result], *, split: bool = False, overhead_s: float = 0.0
 ) -> dict[str, float]:
-    """Medians over the requests that are long enough, each held against itself; an answer that came all at once has no gaps.
+    """Medians over what is long enough, each request held against itself; an answer that came all at once has no gaps.
     ValueError where there is none.
 
     Of the run of two only what is beside a neighbour at work counts. With engines that do the same, all of it is. Where they
@@ -134,19 +134,18 @@ def _gaps(pairs: Iterable[tuple[Result, Result]]) -> Iterator[float]:
 
 
 def _beside_prompts(pairs: Iterable[tuple[Result, Result]], two: Sequence[Result]) -> Iterator[float]:
-    """How many times as long the steps took during which another request waited for its first token."""
+    """How many times as long each step took during which another request waited for its first token."""
     for a, b in pairs:
         alone_s = _steps_s(a)
-        beside_s = [
-            end_s - begin_s
-            for begin_s, end_s in pairwise(b.chunk_s[_HANDED:])
-            if any(
-                other is not b and other.first_s is not None and other.sent_s <= begin_s and end_s <= other.first_s
-                for other in two
-            )
-        ]
-        if len(alone_s) > _GAPS and beside_s:
-            yield fmean(beside_s) / fmean(alone_s)
+        if len(alone_s) > _GAPS:
+            for begin_s, end_s in pairwise(b.chunk_s[_HANDED:]):
+                if any(other is not b and _waits(other, begin_s, end_s) for other in two):
+                    yield (end_s - begin_s) / fmean(alone_s)
+
+
+def _waits(result: Result, begin_s: float, end_s: float) -> bool:
+    """Whether it waited for its first token all that time."""
+    return result.first_s is not None and result.sent_s <= begin_s and end_s <= result.first_s
 
 
 def _prompts_meet(result: Result, other: Result) -> bool:
