@@ -1,6 +1,7 @@
 """What was asked of late, for whoever plans the layout: arrivals, lengths and drifts. No text, and no tenant (R-63)."""
 
 import math
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from gateway.observe.surface_observer import SilentSurfaceObserver
-from gateway.policy.estimate.drift import Drift
+from gateway.policy.estimate import Drift, untenanted
 from gateway.request.errors import STATUS
 from gateway.request.phase import Phase
 from gateway.request.record import Record
@@ -135,12 +136,13 @@ class Seen:
 
     def _events(self, drifts: int, newest: Sequence[Drift]) -> list[dict[str, Any]]:
         told = list(newest)[-_EVENTS:]
+        arrivals = [row.at_s for row in self.rows]
         return [
             {
                 "number": drifts - len(told) + place,
                 "age_s": round(self.now_s - drift.at_s, 3),
-                "requests_since": sum(row.at_s >= drift.at_s for row in self.rows),
-                "class": list(drift.key),
+                "requests_since": len(arrivals) - bisect_left(arrivals, drift.at_s),
+                "class": list(untenanted(drift.key)),
                 "change": drift.change.value,
                 "answers": drift.observations,
             }

@@ -2,7 +2,7 @@
 
 from gateway.policy.estimate.drift import Change, Drift
 from gateway.policy.estimate.estimate import LEVELS, Estimate
-from gateway.policy.estimate.features import Features, FinishedBy
+from gateway.policy.estimate.features import Features, FinishedBy, untenanted
 from gateway.policy.estimate.growth import growth_tokens
 from gateway.policy.estimate.knobs import Knobs
 from gateway.policy.estimate.ledger import Account, Ledger
@@ -24,4 +24,5 @@ __all__ = [
     "Predictor",
     "Prior",
     "growth_tokens",
+    "untenanted",
 ]

@@ -8,6 +8,9 @@ from functools import lru_cache
 #: One class: the labels from the root down. () is everything.
 ClassKey = tuple[str, ...]
 
+#: Where a class's tenant is among its labels.
+_TENANT_LABEL = 2
+
 
 class FinishedBy(StrEnum):
     """Why an answer ended."""
@@ -52,6 +55,11 @@ class Features:
         edge = prompt_edges[bucket] if bucket < len(prompt_edges) else None
         kind = self.task, self.effort, self.thinking_budget, self.tools, self.structured
         return _path(self.model, kind, self.tenant, edge)
+
+
+def untenanted(key: ClassKey) -> ClassKey:
+    """The labels of a class without the one that says whose it is."""
+    return *key[:_TENANT_LABEL], *key[_TENANT_LABEL + 1 :]
 
 
 @lru_cache(maxsize=4096)  # every request asks more than once, and there are few kinds of them

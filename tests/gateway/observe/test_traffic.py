@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.observe.traffic import SCHEMA, Known, Traffic
-from gateway.policy.estimate import Change, Drift
+from gateway.policy.estimate import Change, Drift, Features
 from gateway.request.errors import Reason
 from gateway.request.phase import Phase
 from gateway.request.record import Record
@@ -64,7 +64,7 @@ def test_only_the_end_of_the_window() -> None:
     assert (seen.from_s, [row.at_s for row in seen.rows]) == (5.0, [8.0])
 
 
-def test_the_document_has_rates_lengths_and_drifts_and_no_tenant() -> None:
+def test_the_document_has_rates_lengths_and_drifts() -> None:
     traffic = Traffic(8, began_s=0.0)
     for at_s, tokens in ((1.0, 10), (2.0, 20), (3.0, 30)):
         traffic.ended(record(at_s, tokens))
@@ -78,6 +78,19 @@ def test_the_document_has_rates_lengths_and_drifts_and_no_tenant() -> None:
         (7, 1.5, 1),
     ]
     assert document["rows"][0] == [3.0, "chat", 100, 64, 10, "done", 50]
+
+
+def test_a_drift_of_a_tenants_answers_does_not_tell_whose_they_are() -> None:
+    """The estimate's classes are by tenant, and the account is a file that goes from hand to hand."""
+    classes = Features("m", 100, tenant="acme", effort="high").path((128,))
+    events = [Drift(key, Change.LONGER, 1.0, 9) for key in classes[1:]]
+    document = Traffic(8, began_s=0.0).seen([record(2.0)], now_s=4.0).document(4, events, rows=True)
+    assert [event["class"] for event in document["drifts"]["newest"]] == [
+        ["m"],
+        ["m", "high"],
+        ["m", "high"],
+        ["m", "high", "prompt≤128"],
+    ]
     assert "acme" not in str(document)
 
 
