@@ -9,7 +9,7 @@ MUTATIONS = (
     Mutation(
         "B-60",
         "fields that nobody knows are let through",
-        "gateway/http/schema.py",
+        "gateway/http/fields.py",
         'extra="forbid", strict=True, frozen=True',
         'extra="ignore", strict=True, frozen=True',
         f"{IDENTITY}b60_no_body_tells_the_fleet_whom_to_talk_to",

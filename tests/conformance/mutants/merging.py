@@ -19,9 +19,9 @@ MUTATIONS = (
         "completion tokens are counted from the text",
         "gateway/http/choice.py",
         "        self.count += len(tokens)\n        if piece.finish is None:\n"
-        '            return Shown(self._detokenizer.push(tokens) if tokens else "", tokens, piece.logprobs)\n',
+        '            return Shown(self._detokenizer.push(tokens) if tokens else "", tokens=tokens, logprobs=piece.logprobs)\n',
         '        if piece.finish is None:\n            text = self._detokenizer.push(tokens) if tokens else ""\n'
-        "            self.count += len(text)\n            return Shown(text, tokens, piece.logprobs)\n",
+        "            self.count += len(text)\n            return Shown(text, tokens=tokens, logprobs=piece.logprobs)\n",
         f"{MERGE}b12_counts_and_finish_reasons_are_the_engines_not_the_texts",
     ),
     Mutation(
