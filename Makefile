@@ -22,11 +22,11 @@ UP ?= --prefill 1 --decode 1
 STAMPS := $(VENV)/stamps
 PYTEST := $(BIN)/python -m pytest
 FAST := not engine and not slow and not soak
-# Half of what the quick tests take is waiting, so that few cores have two workers each.
+# More than half of what the quick tests take is waiting, so that few cores have several workers each.
 # Property tests draw a share of their examples, others each time.
-WORKERS ?= $(shell n=$$(nproc 2>/dev/null || echo 4); echo $$((n < 8 ? 2 * n : n)))
+WORKERS ?= $(shell n=$$(nproc 2>/dev/null || echo 4); echo $$((n < 4 ? 3 * n : n < 8 ? 2 * n : n)))
 
-# Two workers share few cores here: one thread each unless somebody says otherwise.
+# Several workers share few cores here: one thread each unless somebody says otherwise.
 export OMP_NUM_THREADS ?= 1
 # Without bytecode every process of the tests would compile all of tandem and rewrite every assertion again.
 export PYTHONDONTWRITEBYTECODE :=

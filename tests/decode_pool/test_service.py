@@ -282,10 +282,10 @@ async def test_b06_several_answers_run_under_one_reservation() -> None:
 
 async def test_b57_growth_beyond_the_reservation_is_charged() -> None:
     async with serve(Role.DECODE) as served, served.client.attached() as stream:
-        sequence = await stream.start(await served.client.reserve(40, 8), work("r1", 40, 400))
+        sequence = await stream.start(await served.client.reserve(40, 8), work("r1", 40, 4000))
         await until(lambda: len(stream.stories[sequence].tokens) > 100)
         assert served.worker.decode.ledger.reserved_blocks >= (40 + 100) // 16
-        await stream.stories[sequence].end()
+        await stream.abort(sequence)
         await served.quiet()
 
 
