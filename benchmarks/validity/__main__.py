@@ -1,10 +1,10 @@
 """`python -m benchmarks.validity`: the fleet simulator against the real engine, and against its own engine in real time.
 
 Three layouts at three rates each: half the knee, at it, and a quarter above. Limits and rates come from virtual time
-alone, with tables that are measured first on this machine's real engine (alone, and beside another), so that no truth
-is used to choose them. The same requests then go to the real engine behind a real gateway (`real`), to the simulated
-engine in real time behind a real gateway (`live`), and through virtual time. `exact` runs the tests that hold virtual
-time against single steps.
+alone, with tables that are measured first on this machine's real engine (alone, and beside another, and what serving
+adds to a pair, by other requests), so that no truth is used to choose them. The same requests then go to the real
+engine behind a real gateway (`real`), to the simulated engine in real time behind a real gateway (`live`), and through
+virtual time. `exact` runs the tests that hold virtual time against single steps.
 Ends with status 1 when attainment is off by more than 5 points (real) or 2 (live), or when a step differs.
 """
 
