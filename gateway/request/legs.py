@@ -73,6 +73,14 @@ class Leg:
         return Work(self.work_id, self.tokens, sampling, intent.priority, intent.cache_salt, self.precedence)
 
 
+def precedence_of(*, read: bool, begun: bool, late: bool) -> Precedence:
+    """Where roles are fluid. `read`: its KV is read, not computed; `begun`: its client has some of the answer, which is
+    computed once more; `late`: it was not expected in time when it came."""
+    if read:
+        return Precedence.BEGUN
+    return Precedence.LATE if late and not begun else Precedence.ORDINARY
+
+
 def answer_limit(intent: Intent, prompt: int, window: int) -> int:
     """The longest answer to one prompt: what was declared, or what the window leaves (B-71)."""
     if intent.declared_max_tokens:

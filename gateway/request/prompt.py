@@ -16,7 +16,7 @@ from gateway.request.errors import Reason
 from gateway.request.failures import LegFailure
 from gateway.request.holds import ReservationHold, TicketHold
 from gateway.request.job import Job
-from gateway.request.legs import Leg, Mode, answer_limit
+from gateway.request.legs import Leg, Mode, answer_limit, precedence_of
 from gateway.request.merge import Merge, Origin
 from gateway.request.moves import Moves
 from gateway.request.phase import Phase
@@ -185,12 +185,10 @@ class PromptRun:
         self._job.record.path_reason = reason
 
     def _leg(self, hold: ReservationHold, ticket: TicketHold | None = None) -> Leg:
-        """With a ticket it is an answer that has begun, before whatever else waits there; where roles are fluid a prompt that
-        will be late is behind."""
         self._legs += 1
         precedence = Precedence.ORDINARY
         if hold.trip is not None:
-            precedence = Precedence.BEGUN if ticket else Precedence.LATE if hold.trip.late else Precedence.ORDINARY
+            precedence = precedence_of(read=ticket is not None, begun=bool(self.merges[0].tokens), late=hold.trip.late)
         return Leg(
             intent=self._job.intent,
             prompt=self._prompt,

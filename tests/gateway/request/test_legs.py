@@ -17,10 +17,13 @@ from gateway.request.legs import (
     begun_tokens,
     decode_leg,
     judge_carried,
+    planned,
+    precedence_of,
     prefill_leg,
     remote_mode,
 )
 from proto import services
+from proto.precedence import Precedence
 from proto.sampling import Sampling, StructuredKind, StructuredOutput
 from proto.work import Start
 
@@ -214,3 +217,22 @@ def test_the_first_tokens_are_drawn_under_the_answers_own_rules(leg: Leg, tokens
     assert work.sampling.min_tokens <= work.sampling.max_tokens == tokens
     same = replace(work.sampling, max_tokens=wanted.max_tokens, min_tokens=wanted.min_tokens)
     assert same == replace(wanted, prompt_logprobs=None if leg.carried else wanted.prompt_logprobs)
+
+
+def test_an_answer_that_is_computed_once_more_waits_behind_nobody_but_those_that_are_read() -> None:
+    assert precedence_of(read=True, begun=True, late=True) is Precedence.BEGUN
+    assert precedence_of(read=False, begun=True, late=True) is Precedence.ORDINARY
+    assert precedence_of(read=False, begun=False, late=True) is Precedence.LATE
+    assert precedence_of(read=False, begun=False, late=False) is Precedence.ORDINARY
+
+
+def test_a_clients_priority_is_not_the_gateways_precedence() -> None:
+    for priority in (-(2**31), 2**31 - 1):
+        leg = Leg(replace(one(), priority=priority), 0, "w", 1000)
+        work = leg.work(leg.sampling)
+        assert (work.priority, work.precedence) == (priority, Precedence.ORDINARY)
+
+
+@pytest.mark.parametrize(("tools", "kind"), [(False, "-"), (True, "tools")])
+def test_answers_that_may_be_calls_are_a_class_of_their_own(tools: bool, kind: str) -> None:
+    assert planned(replace(one(), tools=tools), 0, 1000, 1000).features.kind == kind
