@@ -44,9 +44,8 @@ async def prepare(surface: Surface, exchange: Exchange, body: ChatRequest | Comp
     """Raises RequestError for whatever is wrong with the request as such."""
     _check_choices(surface, body)
     served = await surface.served.get(body.model)
-    use = tool_use(body, surface.config.tool_parser) if isinstance(body, ChatRequest) else ToolUse()
     began_s = surface.clock()
-    texts = await surface.texts.run(lambda: texts_of(body, served, use.tools), size=size_of(body))
+    use, texts = await surface.texts.run(lambda: _read(surface, body, served), size=size_of(body))
     surface.observer.tokenized(sum(map(len, texts.prompts)), surface.clock() - began_s)
     intent = _intent(surface, exchange, body, served, texts.prompts, use)
     marks = surface.config.reasoning_marks if isinstance(body, ChatRequest) else None
@@ -60,6 +59,12 @@ async def prepare(surface: Surface, exchange: Exchange, body: ChatRequest | Comp
         running_usage=bool(options and options.continuous_usage_stats),
         reasoning=marks is not None,
     )
+
+
+def _read(surface: Surface, body: ChatRequest | CompletionRequest, served: Served) -> tuple[ToolUse, Texts]:
+    """Not on the event loop: schemas of tools may be as large as a body, and are walked part by part (B-58)."""
+    use = tool_use(body, surface.config.tool_parser) if isinstance(body, ChatRequest) else ToolUse()
+    return use, texts_of(body, served, use.tools)
 
 
 def _rules(
@@ -134,6 +139,7 @@ def _intent(
         priority=body.priority or 0,
         cache_salt=surface.keys.cache_salt(exchange.tenant, body.cache_salt),
         effort=_effort(body),
+        tools=bool(use.tools),
         deadline_s=_deadline_s(exchange),
     )
 

@@ -7,6 +7,7 @@ from typing import Any
 from gateway.http.messages import ChatMessage, ToolCall
 from gateway.http.schema import Prompt
 from gateway.http.tools import Tool
+from gateway.parsers.call_json import is_text
 from gateway.request.errors import Reason, RequestError
 from gateway.text.base import Tokenizer
 
@@ -38,7 +39,7 @@ def _call(call: ToolCall) -> dict[str, Any]:
         arguments = json.loads(function.arguments) if function.arguments else {}
     except (ValueError, RecursionError):
         arguments = None
-    if not isinstance(arguments, dict):
+    if not isinstance(arguments, dict) or not is_text(json.dumps(arguments, ensure_ascii=False)):
         arguments = function.arguments
     return {"id": call.id, "type": "function", "function": {"name": function.name, "arguments": arguments}}
 

@@ -70,11 +70,22 @@ def whole(text: str, names: Collection[str]) -> tuple[str, str] | None:
     if not isinstance(call, dict) or not isinstance(call.get("name"), str) or call["name"] not in names:
         return None
     arguments = call.get("arguments", call.get("parameters"))
-    if isinstance(arguments, str):
-        return (call["name"], arguments) if isinstance(_loaded(arguments), dict) else None
     if arguments is None:
         arguments = {}
-    return (call["name"], json.dumps(arguments, ensure_ascii=False)) if isinstance(arguments, dict) else None
+    told = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    known = _loaded(arguments) if isinstance(arguments, str) else arguments
+    if not isinstance(known, dict):
+        return None
+    return call["name"], told if is_text(told) else json.dumps(known)
+
+
+def is_text(text: str) -> bool:
+    """JSON can name half of a surrogate pair, of which only the escape can be sent on."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _loaded(text: str) -> object:

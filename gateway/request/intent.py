@@ -12,7 +12,7 @@ class Intent:
 
     `sampling.max_tokens` is None-free: `declared_max_tokens` says whether the client set it.
     `request_id` is ours and unique; the client's own id, if any, is only echoed (invariant 8).
-    `effort`, `thinking_budget`: as declared; what is not one of the known words is "".
+    `effort`, `thinking_budget`: as declared; what is not one of the known words is "". `tools`: the model may call some.
     `deadline_s`: the moment until which the client waits for its turn.
     `cache_salt` already contains the tenant, unless sharing is configured.
     """
@@ -28,6 +28,7 @@ class Intent:
     cache_salt: str = ""
     effort: str = ""
     thinking_budget: int | None = None
+    tools: bool = False
     deadline_s: float | None = None
 
     @property

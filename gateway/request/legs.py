@@ -96,6 +96,7 @@ def planned(intent: Intent, prompt: int, window: int, kv_tokens: int) -> Asked:
         tenant=intent.tenant,
         effort=intent.effort,
         thinking_budget=intent.thinking_budget,
+        tools=intent.tools,
         structured=intent.sampling.structured is not None,
     )
     limit_tokens = answer_limit(intent, prompt, window)

@@ -2,11 +2,14 @@
 
 import functools
 import json
+import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
+from gateway.http import tool_use
+from gateway.http.tool_schema import check_parameters
 from gateway.request.intent import Intent
 from proto.sampling import StructuredKind
 from proto.work import FinishReason
@@ -159,7 +162,7 @@ async def test_the_model_is_told_of_tools_as_the_client_wrote_them_and_of_none_i
         assert at.intent.sampling.structured is None
         for choice in ("none", NAMED, "required"):
             await at.chat(tools=TOOLS, tool_choice=choice)
-            assert ("weather" in prompt_of(at)) is (choice != "none")
+            assert ("weather" in prompt_of(at)) is at.intent.tools is (choice != "none")
         counted = await at.client.post(
             "/tokenize", json={"messages": [{"role": "user", "content": "hi"}], "tools": TOOLS}
         )
@@ -194,6 +197,37 @@ async def test_an_answer_with_calls_can_be_sent_back() -> None:
         result = {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "rain"}
         turns = [{"role": "user", "content": "hi"}, message, result]
         assert (await at.chat(messages=turns, tools=TOOLS)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "written", [r'{"place": "\ud800"}', r'"{\"place\": \"\ud800\"}"', r'"{\"place\": \"\\ud800\"}"']
+)
+@pytest.mark.parametrize("call", ['{{"name": "weather", "arguments": {0}}}', '{{"arguments": {0}, "name": "weather"}}'])
+async def test_half_of_a_surrogate_pair_in_a_call_goes_to_the_client_and_back_as_its_escape(
+    call: str, written: str
+) -> None:
+    """JSON can name it, and UTF-8 cannot hold it: encoding the event or the prompt failed."""
+    async with site(bytewise(f"<tool_call>{call.format(written)}</tool_call>"), settings=HERMES) as at:
+        message = (await at.chat(tools=TOOLS)).json()["choices"][0]["message"]
+        (told_of,) = message["tool_calls"]
+        assert json.loads(told_of["function"]["arguments"]) == {"place": "\ud800"}
+        turns = [{"role": "user", "content": "hi"}, message, {"role": "tool", "tool_call_id": "1", "content": "rain"}]
+        assert (await at.chat(messages=turns)).status_code == 200
+        assert r"\ud800" in prompt_of(at)
+
+
+async def test_b58_tools_are_read_off_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Schemas as large as a body may be took seconds of it."""
+    seen: list[bool] = []
+
+    def watched(parameters: dict[str, Any] | None) -> str:
+        seen.append(threading.current_thread() is threading.main_thread())
+        return check_parameters(parameters)
+
+    monkeypatch.setattr(tool_use, "check_parameters", watched)
+    async with site(says("a"), settings=HERMES) as at:
+        assert (await at.chat(tools=TOOLS)).status_code == 200
+    assert seen == [False, False]
 
 
 @pytest.mark.parametrize("settings", [{}, HERMES, {"reasoning_parser": "deepseek_r1"}])
