@@ -102,7 +102,7 @@ def parse(data: bytes, form: type[Form]) -> Form:
     if not isinstance(body, dict):
         raise RequestError(Reason.INVALID_REQUEST, "The body must be a JSON object.")
     try:
-        return form.model_validate(refuse_unsupported(body))
+        return form.model_validate(refuse_unsupported(body, form.model_fields))
     except ValidationError as error:
         raise _refusal(error, form) from None
 

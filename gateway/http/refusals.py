@@ -1,6 +1,6 @@
 """Parameters that exist elsewhere and not here: each is refused by name, with what to do instead."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any
 
 from gateway.request.errors import Reason, RequestError
@@ -16,6 +16,11 @@ def _null(value: object) -> bool:
 
 #: name -> (values that mean "not used" and are let through, what to do instead)
 _UNSUPPORTED: dict[str, tuple[Callable[[object], bool], str]] = {
+    "tools": (_empty, "Only conversations call tools: send one to /v1/chat/completions."),
+    "tool_choice": (
+        lambda value: value in (None, "none", "auto"),
+        "Only conversations call tools: send one to /v1/chat/completions.",
+    ),
     "functions": (_empty, "Functions are not supported in this older form. Use `tools`."),
     "function_call": (
         lambda value: value in (None, "none", "auto"),
@@ -58,8 +63,11 @@ _PARTS = {
 }
 
 
-def refuse_unsupported(body: dict[str, Any]) -> dict[str, Any]:
-    """Returns the body without unsupported parameters set to "not used"; raises for any that is used."""
+def refuse_unsupported(body: dict[str, Any], known: Container[str]) -> dict[str, Any]:
+    """Returns the body without unsupported parameters set to "not used"; raises for any that is used.
+
+    `known` are those that this endpoint does take.
+    """
     for name in body:
         if name.startswith(_HANDOFF_PREFIXES):
             raise RequestError(
@@ -67,7 +75,7 @@ def refuse_unsupported(body: dict[str, Any]) -> dict[str, Any]:
                 f"`{name[:64]}` is internal to the fleet and never accepted from a client. Leave it out.",
                 param=name[:64],
             )
-    found = _UNSUPPORTED.keys() & body.keys()
+    found = {name for name in _UNSUPPORTED.keys() & body.keys() if name not in known}
     for name in sorted(found):
         unused, advice = _UNSUPPORTED[name]
         if not unused(body[name]):

@@ -344,6 +344,14 @@ async def test_a_choice_of_the_models_needs_to_be_read_and_the_setting_is_named(
         assert (await at.chat(tools=[], tool_choice="auto")).status_code == 200
 
 
+async def test_plain_completions_take_no_tools_and_their_values_for_none() -> None:
+    async with site(says("a"), settings=HERMES) as at:
+        for body in ({"tools": TOOLS}, {"tool_choice": "required"}):
+            error = (await at.complete(**body)).json()["error"]
+            assert (error["param"], error["code"]) == (next(iter(body)), "unsupported_parameter")
+        assert (await at.complete(tools=[], tool_choice="none")).status_code == 200
+
+
 async def test_tools_that_the_template_would_not_show_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "gateway.text.byte_level._TEMPLATE", "{% for message in messages %}{{ message.content }}{% endfor %}"
