@@ -15,9 +15,9 @@ _FREE: _Bounds = 0, 0
 
 @dataclass(slots=True)
 class StepLimits:
-    """The least of the limits in force holds. Each gateway counts its own answers alone, so where several set one, a step has
-    room for every request that is here and the least chunk. A limit that is not renewed ends: a gateway that is gone
-    slows nobody down. `tend` must be called now and then for that.
+    """The least of the limits in force holds. Each gateway counts its own answers alone, so where several set one, or more runs
+    than the one that is set has room for, a step has room for every request that is here and the least chunk. A limit
+    that is not renewed ends: a gateway that is gone slows nobody down. `tend` must be called now and then for both.
     """
 
     engine: Engine
@@ -55,6 +55,7 @@ class StepLimits:
             return _FREE
         tokens = min(limit.step_tokens for limit in limits)
         chunk_tokens = min(limit.chunk_tokens for limit in limits)
-        if len(limits) > 1:
+        unknown = tokens <= self.dispatcher.stats().running  # some of these are of a gateway that sets none
+        if len(limits) > 1 or unknown:
             tokens = max(tokens, self.dispatcher.live + chunk_tokens)
         return tokens, chunk_tokens

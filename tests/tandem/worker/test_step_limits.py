@@ -1,6 +1,7 @@
 """What several gateways let one engine do in a step, and for how long."""
 
 import asyncio
+from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -22,12 +23,11 @@ class Bounded(Scripted):
     """An engine that takes limits, or not."""
 
     most = MOST
+    running = 0
 
     def stats(self) -> EngineStats:
         self._alive()
-        return EngineStats(
-            **{name: getattr(NO_STATS, name) for name in NO_STATS.__slots__} | {"most_step_tokens": self.most}
-        )
+        return replace(NO_STATS, most_step_tokens=self.most, running=self.running)
 
 
 class Scene:
@@ -88,6 +88,22 @@ def test_several_gateways_never_leave_an_answer_without_its_token() -> None:
     assert scene.engine.limits[-1] == (94, 64)
     scene.say("b", 20 + 64, 64)
     assert scene.engine.limits[-1] == (50 + 64, 64)
+
+
+def test_the_answers_of_a_gateway_that_sets_no_limit_get_their_tokens_too() -> None:
+    """Of one that plans with whole chunks, or with fixed roles: whoever sets the limit does not know of them."""
+    scene = Scene()
+    for number in range(150):
+        scene.dispatcher.submit(work(f"r{number}"), cast("object", None), number)  # type: ignore[arg-type]
+    scene.engine.running = 50  # the others wait
+    scene.say("a", 30 + 64, 64)
+    assert scene.engine.limits[-1] == (94, 64)
+    scene.engine.running = 94
+    scene.limits.tend()
+    assert scene.engine.limits[-1] == (150 + 64, 64)
+    scene.engine.running = 30
+    scene.limits.tend()
+    assert scene.engine.limits[-1] == (94, 64)
 
 
 def test_an_engine_that_could_not_be_told_is_told_again() -> None:
