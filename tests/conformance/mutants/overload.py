@@ -24,9 +24,9 @@ MUTATIONS = (
     Mutation(
         "B-54",
         "a worker grants by what is reserved, whatever its engine uses",
-        "decode_pool/ledger.py",
-        "return max(load.blocks_used, self.reserved_blocks + self._foreign_blocks(load))",
-        "return self.reserved_blocks + self._foreign_blocks(load)",
+        "decode_pool/account.py",
+        "return max(load.blocks_used, self.charges.blocks + self._foreign_blocks(load))",
+        "return self.charges.blocks + self._foreign_blocks(load)",
         "tests/decode_pool/test_ledger.py::test_b54_admission_takes_the_larger_of_used_and_reserved",
     ),
     Mutation(
