@@ -14,12 +14,11 @@ from engine.vllm.describe import describe
 from engine.vllm.launch import Core, launch
 from engine.vllm.meter import Meter
 from engine.vllm.outputs import Live, to_delta
-from engine.vllm.sampling import to_vllm
+from engine.vllm.request import refuse_impossible, request_of
 from engine.vllm.step_limit import StepLimit
 from engine.vllm.tickets import Handoff, engine_id, issue, redeem, worker_of
 from engine.vllm.warm import warm_pair
 from proto.fault import Fault, FaultError, FaultKind
-from proto.precedence import rank
 from proto.ticket import Ticket
 from proto.work import FinishReason, SequenceDelta, Work
 from proto.worker import WarmResult, WorkerInfo
@@ -97,7 +96,7 @@ class VllmEngine:
         if work.request_id in self._live:
             raise FaultError(Fault(FaultKind.INTERNAL, f"request {work.request_id} is already running"))
         handoff = None if pull is None else self._redeem(work, pull, info)
-        self._refuse_impossible(work, info)
+        refuse_impossible(work, info)
         self._submitted += 1
         live = Live(
             work=work,
@@ -106,7 +105,7 @@ class VllmEngine:
             hold=hold,
             writer="" if handoff is None else worker_of(handoff.engine_id),
         )
-        request = self._request(core, live, handoff)
+        request = request_of(core, live, handoff)
         self._live[work.request_id] = live
         self._by_core_id[live.core_id] = live
         self._outbox.put_nowait(lambda: self._add(core, live, request))
@@ -126,38 +125,6 @@ class VllmEngine:
             raise FaultError(Fault(FaultKind.INVALID_REQUEST, "prompt logprobs come from the prefill leg (B-07)"))
         block_size = info.block_size_tokens
         return redeem(ticket, len(work.tokens), own_id=self._id, block_size=block_size, groups=self._groups)
-
-    def _refuse_impossible(self, work: Work, info: WorkerInfo) -> None:
-        numbers = {"prompt_tokens": len(work.tokens), "window": info.max_model_len}
-        if len(work.tokens) >= info.max_model_len:
-            message = f"{len(work.tokens)} tokens leave no room for an answer in a window of {info.max_model_len}"
-            raise FaultError(Fault(FaultKind.CONTEXT_LENGTH, message, numbers))
-        capacity = info.blocks_total * info.block_size_tokens
-        if len(work.tokens) >= capacity:
-            message = f"{len(work.tokens)} tokens can never fit the {capacity} that this engine's KV holds"
-            raise FaultError(Fault(FaultKind.KV_CAPACITY, message, numbers | {"capacity": capacity}))
-
-    def _request(self, core: Core, live: Live, handoff: Handoff | None) -> Any:
-        from vllm.inputs.engine import tokens_input
-
-        work = live.work
-        kv_transfer: dict[str, Any] | None = None
-        if handoff is not None:
-            kv_transfer = handoff.to_engine()
-        elif live.hold:
-            kv_transfer = {"do_remote_decode": True}
-        try:
-            request = core.inputs.process_inputs(
-                request_id=live.core_id,
-                prompt=tokens_input(list(work.tokens), cache_salt=work.cache_salt or None),
-                params=to_vllm(work.sampling, kv_transfer),
-                supported_tasks=("generate",),
-                priority=rank(work.priority, work.precedence),
-            )
-        except Exception as error:  # whatever validation raises, it is about this request alone
-            raise FaultError(Fault(FaultKind.INVALID_REQUEST, str(error))) from error
-        request.external_req_id = work.request_id
-        return request
 
     async def abort(self, request_id: str) -> None:
         core, _ = self._running()
