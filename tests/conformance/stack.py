@@ -73,8 +73,16 @@ class Whole(Fleet):
         self.asked: list[Asked] = []
         self._spies = AsyncExitStack()
 
-    async def add(self, name: str, role: Role, script: Any = None, port: int = 0, **engine: Any) -> Member:
-        member = await super().add(name, role, script, port, **engine)
+    async def add(
+        self,
+        name: str,
+        role: Role,
+        script: dict[str, Any] | None = None,
+        port: int = 0,
+        place: dict[str, str] | None = None,
+        **engine: Any,
+    ) -> Member:
+        member = await super().add(name, role, script, port, place, **engine)
         submit = member.engine.submit
 
         def spy(work: Work, *, hold: bool = False, pull: Ticket | None = None) -> None:
