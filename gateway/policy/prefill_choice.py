@@ -1,7 +1,9 @@
 """Who prefills a prompt that is handed off. Pure."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from math import inf
 
+from gateway.policy.distance import Distance
 from gateway.policy.fleet import Links, PrefillCandidate
 
 #: Used until a worker's own speed has been seen.
@@ -25,7 +27,7 @@ def choose_prefill(
     those whose KV arrives about as early, the nearest.
     """
     linked = [worker for worker in candidates if worker.worker_id in links]
-    speed = max((worker.tokens_per_s for worker in linked), default=0.0) or ASSUMED_PREFILL_TOKENS_PER_S
+    speed = _speed(linked)
 
     def cost(worker: PrefillCandidate) -> tuple[bool, float, int, str]:
         link = links[worker.worker_id]
@@ -36,7 +38,34 @@ def choose_prefill(
     if not linked:
         return None
     first = min(linked, key=cost)
-    far, last_s = links[first.worker_id].distance, cost(first)[1] * (1 + _ALIKE) + _ALIKE_S
+    far, last_s = links[first.worker_id].distance, _as_early_s(cost(first)[1])
     nearer = [worker for worker in linked if links[worker.worker_id].distance < far]
     alike = [worker for worker in nearer if cost(worker)[0] == cost(first)[0] and cost(worker)[1] <= last_s]
     return min(alike, key=lambda worker: (links[worker.worker_id].distance, cost(worker)), default=first).worker_id
+
+
+def in_turn(prompt_tokens: int, prefills: Collection[PrefillCandidate]) -> list[tuple[float, str]]:
+    """When each would have computed the prompt, the first one first."""
+    speed = _speed(prefills)
+    return sorted([((one.outstanding_tokens + prompt_tokens) / speed, one.worker_id) for one in prefills])
+
+
+def away(turns: Sequence[tuple[float, str]], links: Links, decode: str) -> Distance:
+    """How far the one is from `decode` that would be chosen if all links were as fast. Of many, only those that come into
+    question are looked at."""
+    last_s, nearest = inf, Distance.APART
+    for compute_s, worker_id in turns:
+        if compute_s > last_s or nearest is Distance.DOMAIN:
+            break
+        if worker_id == decode or (link := links.get(worker_id)) is None:
+            continue
+        last_s, nearest = min(last_s, _as_early_s(compute_s)), min(nearest, link.distance)
+    return nearest
+
+
+def _speed(workers: Collection[PrefillCandidate]) -> float:
+    return max((worker.tokens_per_s for worker in workers), default=0.0) or ASSUMED_PREFILL_TOKENS_PER_S
+
+
+def _as_early_s(first_s: float) -> float:
+    return first_s * (1 + _ALIKE) + _ALIKE_S

@@ -17,7 +17,7 @@ from gateway.policy.fleet import (
     Room,
 )
 from gateway.policy.need import Need
-from gateway.policy.prefill_choice import choose_prefill
+from gateway.policy.prefill_choice import away, in_turn
 from proto.worker import Role
 
 __all__ = [
@@ -219,21 +219,18 @@ def _nearest(
     if way[0] is not Path.REMOTE or not decode.placed:
         return decode, way
     least = decode.share_after(need) - ALIKE
-    nearest, first = (decode, way), _away(need, decode, fleet)
+    turns = in_turn(need.prompt_tokens, fleet.prefills)
+    nearest, first = (decode, way), away(turns, fleet.links.get(decode.worker_id, {}), decode.worker_id)
     for other in fleet.decodes:
         if other.share_after(need) < least or other.cached_tokens < decode.cached_tokens:
             continue
+        its_away = away(turns, fleet.links.get(other.worker_id, {}), other.worker_id)
+        if its_away >= first:
+            continue
         its = _way(other, need, fleet, rules, avoid, never)
-        if its is not None and its[0] is Path.REMOTE and (away := _away(need, other, fleet)) < first:
-            nearest, first = (other, its), away
+        if its is not None and its[0] is Path.REMOTE:
+            nearest, first = (other, its), its_away
     return nearest
-
-
-def _away(need: Need, decode: DecodeCandidate, fleet: Fleet) -> Distance:
-    """Of the worker that would compute the prompt for it now."""
-    links = fleet.links.get(decode.worker_id, {})
-    chosen = choose_prefill(need.prompt_tokens, 0, fleet.partners(decode.worker_id), links)
-    return links[chosen].distance if chosen is not None else Distance.APART
 
 
 def _way(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gateway.policy.distance import Distance, distance
 from gateway.policy.fleet import DecodeCandidate, Fleet, Link, PrefillCandidate
-from gateway.policy.prefill_choice import choose_prefill
+from gateway.policy.prefill_choice import away, choose_prefill, in_turn
 from gateway.policy.routing import ALIKE, Placement
 from proto.worker import Topology
 from tests.gateway.policy.test_routing import decode, placed, prefill
@@ -81,6 +81,21 @@ def test_the_nearer_prefill_worker_computes_where_kv_would_arrive_as_early() -> 
     assert choose_prefill(1000, 100_000, [prefill("p0"), prefill("p1")], links) == "p1"
     assert choose_prefill(1000, 100_000, [prefill("p0"), prefill("p1", 2000)], links) == "p0"
     assert choose_prefill(1000, 100_000, [prefill("p0"), prefill("p1")], links, avoid={"p1"}) == "p0"
+
+
+@given(
+    busy=st.lists(st.integers(0, 3000), min_size=1, max_size=6),
+    linked=st.lists(st.none() | st.sampled_from(Distance), min_size=6, max_size=6),
+)
+def test_how_far_the_one_is_that_would_be_chosen_is_known_without_a_look_at_all(
+    busy: list[int], linked: list[Distance | None]
+) -> None:
+    """Each of 64 decode workers looked at each of 64 that compute, for every prompt: 1.7 ms of the event loop."""
+    prefills = [prefill(f"p{n}", tokens) for n, tokens in enumerate(busy)]
+    links = {f"p{n}": link(apart) for n, apart in enumerate(linked[: len(busy)]) if apart is not None}
+    chosen = choose_prefill(1000, 0, prefills, links)
+    found = away(in_turn(1000, prefills), links, "d0")
+    assert found is (Distance.APART if chosen is None else links[chosen].distance)
 
 
 @given(
