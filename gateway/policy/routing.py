@@ -6,7 +6,6 @@ from enum import StrEnum
 from math import inf
 
 from gateway.config import RoutingConfig
-from gateway.policy.distance import Distance
 from gateway.policy.fleet import (
     LINK_RANK,
     DecodeCandidate,
