@@ -26,6 +26,10 @@ _SCATTER = 1000 * 0.6180339887498949
 _CALMEST, _BURSTIEST = 10.0, 0.05
 
 
+class NobodyCameError(LoadgenError):
+    """There is no request in what was asked for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Observed:
     """All arrivals of a window, in their order, `at_s` from its start. The answers of `guessed` were not over."""
@@ -55,7 +59,7 @@ class Observed:
         except (KeyError, TypeError, ValueError) as error:
             raise LoadgenError(f"observed traffic: a row is not as {SCHEMA} has it ({error})") from None
         if not rows:
-            raise LoadgenError("observed traffic: no request in it")
+            raise NobodyCameError("observed traffic: no request in it")
         return cls(rows, window_s, guessed, cached / prompts if prompts else 0.0)
 
     @property

@@ -13,7 +13,7 @@ from loadgen.plan.crew import INTERRUPTED
 from loadgen.plan.replan import Replanned, replan
 from loadgen.plan.watching import Cause, Watching
 from loadgen.plan.words import Words, asked
-from loadgen.workload.observed import Observed
+from loadgen.workload.observed import NobodyCameError, Observed
 from tandem.cli.failure import CliError, Exit, gateway_errors, warn
 from tandem.cli.plan_apply import apply_layout
 from tandem.client import GatewayClient
@@ -74,8 +74,10 @@ class Vigil:
             return None
         try:
             observed = Observed.of(self._account(rows=True), cause.within_s)
-        except LoadgenError:  # nobody has come of late
+        except NobodyCameError:
             return None
+        except LoadgenError as error:  # of a gateway of another version, which would be asked in vain for ever
+            raise CliError(Exit.FAILED, f"{self._endpoint}: {error}") from None
         known = cause if cause.text else self._watching.compared(observed)
         return None if known is None else (known, observed)
 

@@ -94,6 +94,21 @@ def test_without_a_gateway_there_is_nothing_to_watch(tmp_path: Path, monkeypatch
     assert result.exception.status is Exit.UNREACHABLE
 
 
+def test_a_gateway_whose_account_cannot_be_read_is_named_and_not_watched_in_silence(
+    asked: list[bool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readable = GatewayClient.traffic
+
+    async def newer(self: GatewayClient, within_s: float | None = None, *, rows: bool = False) -> dict[str, Any]:
+        if len(asked) > 5:
+            raise KeyboardInterrupt
+        return await readable(self, within_s, rows=rows) | {"schema": "tandem-traffic/9"}
+
+    monkeypatch.setattr(GatewayClient, "traffic", newer)
+    result = watched(tmp_path, monkeypatch, Plans(behind=0.2))
+    assert result.output.count("not a tandem-traffic/1 document: 'tandem-traffic/9'") == 1
+
+
 class Plans:
     """In place of a search: the layouts that were said to run, and a change that is advised or not."""
 
