@@ -99,6 +99,7 @@ FIRST = '{"arrival_s": 0, "session": "a", "turn": 0, "input_tokens": 5, "output_
     [
         (HEAD + FIRST + FIRST, r"m\.jsonl:3: turn 0 of session 'a' where turn 1 comes next"),
         (HEAD + FIRST, "1 requests where its head says 2"),
+        (HEAD.replace("2", "null") + FIRST, r"m\.jsonl:1: requests is None, not a whole number"),
         (HEAD + FIRST + '{"session": "a", "turn": 1, "input_tokens": 5, "output_tokens": 5}\n', "arrival_s in every row"),
         (HEAD + FIRST + '{"arrival_s": 1, "session": "a", "turn": 1, "input_tokens": 5}\n', "'output_tokens' is missing|input_tokens"),
     ],

@@ -19,7 +19,8 @@ def read(path: Path) -> Iterator[Demand]:
     precision, promised, number = "", 0, 0
     for number, fields in json_rows(path):
         if number == 1:
-            precision, promised = str(fields.get("precision", "")), int(fields.get("requests", 0))
+            head = Row(path, number, fields)
+            precision, promised = head.label("precision"), head.tokens("requests", least=0)
             continue
         row = Row(path, number, {"precision": precision, **fields})
         for name in _NEEDED:
