@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from loadgen.measure.interval import Interval, mean_interval
-from loadgen.plan.candidate import HAND_OFF_FROM, Candidate
+from loadgen.plan.candidate import HAND_OFF_FROM, WORKER_NAMES, Candidate
 from loadgen.plan.duel import Duel
 from loadgen.plan.layout_document import layout_document
 from loadgen.plan.plan import Planned
@@ -140,9 +140,10 @@ def revised(running: Mapping[str, Any], new: Candidate) -> dict[str, Any]:
     planned, document = layout_document(new), deepcopy(dict(running))
     top = document["engine"] = {**(document.get("engine") or {}), **planned["engine"]}
     before = document.get("layout") or {}
-    profiled = "profile" in top or any("profile" in ((pool or {}).get("engine") or {}) for pool in before.values())
-    document["layout"] = {
-        name: _pool(before.get(name) or {}, pool, top, profiled=profiled) for name, pool in planned["layout"].items()
+    pools = {name: before.get(name) or {} for name in WORKER_NAMES.values()}
+    profiled = "profile" in top or any("profile" in (pool.get("engine") or {}) for pool in pools.values())
+    document["layout"] = {name: value for name, value in before.items() if name not in pools} | {
+        name: _pool(pools[name], pool, top, profiled=profiled) for name, pool in planned["layout"].items()
     }
     routing = (document.get("gateway") or {}).get("routing") or {}
     if new.local_below != routing.get("local_prefill_below_tokens", HAND_OFF_FROM):

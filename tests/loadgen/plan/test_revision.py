@@ -111,6 +111,22 @@ def test_what_a_plan_does_not_decide_stays(tmp_path: Path) -> None:
     assert read_layout(file, PROFILE, 256) == NEW
 
 
+@pytest.mark.parametrize("profile", [f", profile: {PROFILE}", ""])
+def test_where_pools_stand_is_not_planned_and_stays(tmp_path: Path, profile: str) -> None:
+    """It was dropped, and where no profile is named, as for real engines, there was no new document at all."""
+    before = yaml.safe_load(
+        f"engine: {{max_num_seqs: 64{profile}}}\n"
+        "layout: {near: zone, gpus_per_node: 4, tp_across_nodes: true, colocated: {workers: 2}}"
+    )
+    after = revised(before, NEW)
+    said = {name: after["layout"][name] for name in ("near", "gpus_per_node", "tp_across_nodes")}
+    assert said == {"near": "zone", "gpus_per_node": 4, "tp_across_nodes": True}
+    assert "colocated" not in after["layout"]
+    file = tmp_path / "layout.yaml"
+    file.write_text(yaml.safe_dump(after))
+    assert read_layout(file, PROFILE, 256).parts[0].role is Role.PREFILL
+
+
 def test_the_difference_is_that_of_the_document() -> None:
     before = yaml.safe_load(RUNNING)
     same = difference(before, revised(before, read_back(before)))
