@@ -112,4 +112,4 @@ def test_a_plan_takes_one_traffic_and_enough_of_it() -> None:
     with pytest.raises(LoadgenError, match="too few to plan by"):
         asked(Words(observed=few, **limits))  # type: ignore[arg-type]  # of differing types
     with pytest.raises(LoadgenError, match="not both"):
-        asked(Words(observed=few, workload=["azure-conv"], **limits))  # type: ignore[arg-type]
+        asked(Words(observed=few, workload=["azure-conv"], **limits))  # type: ignore[arg-type]  # of differing types

@@ -51,10 +51,10 @@ async def test_who_is_preempted_does_not_depend_on_who_went_first(last: Preceden
         complete = one.engine._complete
 
         def completed(step: object, seconds: float) -> None:
-            preempted.update(sequence.request_id for sequence in step.preempted)  # type: ignore[attr-defined]
-            complete(step, seconds)  # type: ignore[arg-type]
+            preempted.update(sequence.request_id for sequence in step.preempted)  # type: ignore[attr-defined]  # a step of the scheduler
+            complete(step, seconds)  # type: ignore[arg-type]  # the same
 
-        one.engine._complete = completed  # type: ignore[method-assign]
+        one.engine._complete = completed  # type: ignore[method-assign]  # replaced for the test
         submit(one, "old", Precedence.LATE)
         await one.until(lambda: one.outputs.get("old"))
         submit(one, "older", Precedence.ORDINARY)

@@ -36,7 +36,7 @@ async def test_the_newest_is_preempted_even_if_it_went_first(small: Driver) -> N
     async def run(work: Work) -> tuple[int, int]:
         """Tokens and preemptions."""
         small.submit(work)
-        live = small.engine._live[work.request_id]  # type: ignore[attr-defined]
+        live = small.engine._live[work.request_id]  # type: ignore[attr-defined]  # the real one, which has it
         answer = Answer()
         while not answer.outputs or not answer.last.ended:
             answer.outputs.append(await small.next(work.request_id))

@@ -16,7 +16,7 @@ KEYS = {"api_keys": {"acme": "s3cret", "ops": "0perator"}, "operators": ["ops"]}
 async def test_how_much_is_asked_for(query: str, wanted: tuple[float, bool]) -> None:
     asked = []
     async with site(says("a")) as at:
-        at.surface.traffic = lambda within_s, rows: asked.append((within_s, rows)) or {}  # type: ignore[func-returns-value]
+        at.surface.traffic = lambda within_s, rows: asked.append((within_s, rows)) or {}  # type: ignore[func-returns-value]  # it is what is asked that counts
         reply = await at.client.get(f"/tandem/v1/traffic{query}")
     assert reply.status_code == 200
     assert asked == [wanted]

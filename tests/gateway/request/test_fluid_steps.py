@@ -36,7 +36,7 @@ def spy(one: Fleet, worker_id: str) -> list[Work]:
         seen.append(work)
         submit(work, **more)
 
-    engine.submit = submitted  # type: ignore[method-assign]
+    engine.submit = submitted  # type: ignore[method-assign]  # replaced for the test
     return seen
 
 
@@ -104,7 +104,7 @@ async def test_an_engine_is_told_before_the_prompt_gets_there() -> None:
                 told.append(tokens)
                 at_once(tokens, chunk_tokens)
 
-            engine.limit_step = limit_step  # type: ignore[method-assign]
+            engine.limit_step = limit_step  # type: ignore[method-assign]  # replaced for the test
             works = spy(one, "b0")
             asked = asyncio.create_task(one.ask(long()))
             await until(lambda: bool(works))

@@ -198,7 +198,7 @@ async def test_an_engine_that_takes_no_limit_is_one_that_cannot_be_told() -> Non
     scene = Scene(a=8192, b=0)
     await scene.met()
     assert scene.policy.knobs == WHOLE
-    scene.workers[1].ready = False  # type: ignore[misc]
+    scene.workers[1].ready = False  # type: ignore[misc]  # read-only elsewhere
     await scene.met()
     assert scene.policy.knobs.bounds_chunks
 

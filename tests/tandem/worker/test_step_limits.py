@@ -83,7 +83,7 @@ def test_several_gateways_never_leave_an_answer_without_its_token() -> None:
     """Each has room for its own answers alone."""
     scene = Scene()
     for number in range(50):
-        scene.dispatcher.submit(work(f"r{number}"), cast("object", None), number)  # type: ignore[arg-type]
+        scene.dispatcher.submit(work(f"r{number}"), cast("object", None), number)  # type: ignore[arg-type]  # nobody reads what is written
     scene.say("a", 30 + 64, 64)
     assert scene.engine.limits[-1] == (94, 64)
     scene.say("b", 20 + 64, 64)
@@ -94,7 +94,7 @@ def test_the_answers_of_a_gateway_that_sets_no_limit_get_their_tokens_too() -> N
     """Of one that plans with whole chunks, or with fixed roles: whoever sets the limit does not know of them."""
     scene = Scene()
     for number in range(150):
-        scene.dispatcher.submit(work(f"r{number}"), cast("object", None), number)  # type: ignore[arg-type]
+        scene.dispatcher.submit(work(f"r{number}"), cast("object", None), number)  # type: ignore[arg-type]  # nobody reads what is written
     scene.engine.running = 50  # the others wait
     scene.say("a", 30 + 64, 64)
     assert scene.engine.limits[-1] == (94, 64)
@@ -150,7 +150,9 @@ async def test_prompts_are_computed_in_chunks_as_large_as_a_gateway_says() -> No
         assert report.most_step_tokens == 2048
         assert await chunk_tokens(report.totals, 10) > 1000
         report = await limited(served, 256, 100)
-        assert 100 < await chunk_tokens(report.totals, 20) <= 200  # the last ones are of one prompt alone
+        assert (
+            100 < await chunk_tokens(report.totals, 20) <= 256
+        )  # the first and the last ones may be of one prompt alone
         report = await limited(served, 10**6, 10**6)
         assert await chunk_tokens(report.totals, 30) > 1000
 
