@@ -46,6 +46,11 @@ class Row:
         """The winner's lead over this one is not shown: the interval of the difference has 0 in it."""
         return self.behind_95 is not None and self.behind_95.low <= 0
 
+    @property
+    def compared(self) -> bool:
+        """Whether the winner and this one ran the same requests, and more than once: else there is no interval."""
+        return self.behind_95 is None or math.isfinite(self.behind_95.low)
+
 
 def rank(standings: Sequence[Standing], goals: Sequence[float]) -> list[Row]:
     """Those with a measured rate. Layouts that came farther go first: their figures are from longer runs."""
@@ -133,8 +138,8 @@ def unreached(found: Sequence[Candidate], standings: Sequence[Standing], rows: S
 
 
 def verdict(rows: Sequence[Row], missing: Sequence[Unreached] = ()) -> str:
-    """Says "do not disaggregate" where that is so, "no difference shown" where nothing else can be said, and "no advice"
-    where one side was not looked at: nobody lost who did not run.
+    """Says "do not disaggregate" where that is so, "no difference shown" where an interval says no more, and "no advice"
+    where one side was not looked at, or each in one run: nobody lost who did not run.
 
     Only layouts that came as far as the winner are compared: others ran shorter.
     """
@@ -155,17 +160,28 @@ def _verdict(rows: Sequence[Row]) -> str:
             split = best_of(ranked, Family.DISAGGREGATED) or best_of(ranked, Family.MIXED)
             return f"Do not disaggregate: {_unmatched(split, 'split of these GPUs')}"
         best = min(others, key=lambda row: row.place)
+        if not best.compared:
+            return _one_run(winner, best)
         if best.tied:
             return f"No difference shown between colocated and {_name(best)}; colocated is simpler, so do not disaggregate."
         return f"Do not disaggregate: the best {_name(best)} layout is {_percent(best)} behind."
     if colocated is None:
         return f"{_name(winner).capitalize()}: {_unmatched(best_of(ranked, Family.COLOCATED), 'colocated layout')}"
+    if not colocated.compared:
+        return _one_run(winner, colocated)
     if colocated.tied:
         return (
             f"No difference shown between {_name(winner)} and colocated ({_percent(colocated)} behind); "
             "colocated is simpler, so do not disaggregate for this traffic."
         )
     return f"{_name(winner).capitalize()}: the best colocated layout is {_percent(colocated)} behind."
+
+
+def _one_run(winner: Row, other: Row) -> str:
+    return (
+        f"No advice: {_name(winner)} and {_name(other)} layouts had one run each in the time there was, too few to show "
+        f"anything; in it the best {_name(other)} one is {_percent(other)} behind."
+    )
 
 
 def _unmatched(shorter: Row | None, what: str) -> str:

@@ -75,7 +75,9 @@ def _goals(planned: Planned, console: Console) -> None:
             f"{row.candidate.family.value} {_number(row.rates[goal], row.candidate.gpus)} ({row.candidate.label})"
             for row in best_at(planned.rows, goal)
         ]
-        console.print(f"At {goal:.0%}, /s/GPU: {', '.join(best) or 'nothing held it'}", highlight=False)
+        looked = any(goal in row.rates for row in planned.rows if row.stage is planned.winner.stage)
+        none = "nothing held it" if looked else "not looked at in the time there was"
+        console.print(f"At {goal:.0%}, /s/GPU: {', '.join(best) or none}", highlight=False)
     cheapest = planned.cheapest
     if cheapest is not None and cheapest is not planned.winner:
         money, most = (f"{1000 * (planned.price_per_good(row) or 0.0):.3g}" for row in (cheapest, planned.winner))
@@ -102,7 +104,8 @@ def _ranking(planned: Planned, *, labels: bool) -> Table:
         cost = costs(row, planned)
         cells = [str(row.place), *([row.candidate.label] if labels else [])]
         cells += [_number(row.rates.get(goal), row.candidate.gpus) for goal in goals]
-        cells += [_interval(row), f"{row.share_of_bound:.0%}", row.bound_by.replace("_", " "), _behind(row)]
+        cells += [_interval(row), f"{row.share_of_bound:.0%}", row.bound_by.replace("_", " ")]
+        cells.append(", ".join(filter(None, (_behind(row), _caveat(row, planned)))))
         cells.append(f"{cost['gpu_hours_per_1000_good']:.3g}")
         if priced:
             money = cost["price_per_1000_good"]
@@ -123,16 +126,14 @@ def _interval(row: Row) -> str:
 
 
 def _behind(row: Row) -> str:
-    if row.behind is None:
-        return ""
-    if not _compared(row):
-        return f"{row.behind:.1%}, by a shorter look"
-    return f"{row.behind:.1%}" + (", no difference shown" if row.tied else "")
+    return "" if row.behind is None else f"{row.behind:.1%}"
 
 
-def _compared(row: Row) -> bool:
-    """Whether the winner ran the same requests."""
-    return row.behind_95 is None or isfinite(row.behind_95.low)
+def _caveat(row: Row, planned: Planned) -> str:
+    """Why the winner's lead over this one is none to build on."""
+    if not row.compared:
+        return "one run" if row.stage is planned.winner.stage else "by a shorter look"
+    return "no difference shown" if row.tied else ""
 
 
 def _running(planned: Planned, console: Console) -> None:
@@ -144,9 +145,8 @@ def _running(planned: Planned, console: Console) -> None:
     elif row is planned.winner:
         console.print("\nThe running layout is the best one found.")
     else:
-        assert row.behind is not None
-        shown = "by a shorter look" if not _compared(row) else "no difference shown" if row.tied else ""
-        behind = f"{row.behind:.1%} behind" + (f" ({shown})" if shown else "")
+        caveat = _caveat(row, planned)
+        behind = f"{_behind(row)} behind" + (f" ({caveat})" if caveat else "")
         console.print(f"\nRunning now: {row.candidate.label}, place {row.place}, {behind}. To change:", highlight=False)
         for line in changes(row.candidate, planned.winner.candidate):
             console.print(f"  {line}", highlight=False)

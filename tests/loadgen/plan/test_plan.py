@@ -88,7 +88,7 @@ def test_a_plan_that_was_cut_short_says_so_before_its_advice_and_in_the_layout(t
     standings = (standing(COLOCATED, [10.0]), standing(APART, [9.0]), late)
     found = (COLOCATED, APART, MIXED)
     planned = Planned(asked, found, rows, standings, (), (), (), (), "the time is up", 1.0, 1, 1)
-    assert planned.verdict.startswith("No last word, as 2 of 3 layouts were looked at. No difference shown")
+    assert planned.verdict.startswith("No last word, as 2 of 3 layouts were looked at. No advice: colocated and")
     assert planned.verdict.endswith("none of the 1 mixed layouts was reached in the time there was.")
     write_plan(planned, tmp_path)
     assert f"# Cut short (the time is up). {planned.verdict}\n" in (tmp_path / "layout.yaml").read_text()
@@ -132,6 +132,19 @@ def test_a_layout_that_was_looked_at_for_less_long_is_not_told_as_one_that_holds
     assert "ahead, which a shorter look does not show" in verdict(other)
     alone = rank([standing(APART, [10.0] * 3)], (0.9,))
     assert verdict(alone) == "Disaggregated: no colocated layout held the limits."
+
+
+def test_one_run_each_is_no_advice_and_no_difference_either() -> None:
+    """A plan that was cut short told of a split that was 48 % behind in one run that no difference was shown."""
+    for ahead, other, names in (
+        (COLOCATED, APART, ("colocated", "disaggregated")),
+        (APART, COLOCATED, ("disaggregated", "colocated")),
+    ):
+        rows = rank([standing(ahead, [10.0], Stage.SCREEN), standing(other, [5.2], Stage.SCREEN)], (0.9,))
+        assert verdict(rows) == (
+            f"No advice: {names[0]} and {names[1]} layouts had one run each in the time there was, too few to show "
+            f"anything; in it the best {names[1]} one is 48.0 % behind."
+        )
 
 
 def test_a_family_that_no_time_was_left_for_has_not_lost() -> None:

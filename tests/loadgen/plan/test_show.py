@@ -67,6 +67,25 @@ def test_the_order_at_a_higher_goal_is_told_beside_the_ranking() -> None:
     assert [each["family"] for each in best["0.9"]] == ["disaggregated", "colocated"]
 
 
+def test_what_nobody_looked_at_yet_is_not_told_as_lost() -> None:
+    """A plan that was cut short in its first looks said that nothing held 99 %, and of runs as long as any: a shorter look."""
+    early = planned(
+        standing(COLOCATED, [10.0], Stage.SCREEN),
+        standing(APART, [5.2], Stage.SCREEN),
+        goals=(0.9, 0.99),
+        running=APART,
+    )
+    said = " ".join(shown(early, 150).split())
+    assert "At 99%, /s/GPU: not looked at in the time there was" in said
+    assert "48.0%, one run" in said
+    assert "48.0% behind (one run)" in said
+    assert "shorter look" not in said
+    late = planned(standing(COLOCATED, [10.0], strict=[0.0]), standing(APART, [5.2], Stage.HEAT), goals=(0.9, 0.99))
+    said = " ".join(shown(late, 150).split())
+    assert "At 99%, /s/GPU: nothing held it" in said
+    assert "48.0%, by a shorter look" in said
+
+
 def test_the_cheapest_is_told_where_it_is_not_the_fastest() -> None:
     cheap = f"{PROFILE}?gib=96"
     other = Candidate((Part(Role.PREFILL, 1, Engine(cheap)), Part(Role.DECODE, 1, Engine(PROFILE))))
