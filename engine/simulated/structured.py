@@ -2,13 +2,30 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from proto.sampling import StructuredKind, StructuredOutput
 
+#: Values and padded characters of one answer. A few references, or a least length, ask for any number of them.
+_MOST = 1 << 16
+
 
 class UnsupportedSchemaError(ValueError):
     """The simulated engine cannot make a value for this schema."""
+
+
+@dataclass(slots=True)
+class _Root:
+    """The whole schema, which references point into, and what may still be made of it."""
+
+    schema: Any
+    left: int = _MOST
+
+    def spend(self, count: int) -> None:
+        self.left -= count
+        if self.left < 0:
+            raise UnsupportedSchemaError(f"its shortest value has more than {_MOST} parts")
 
 
 def minimal_json(wanted: StructuredOutput) -> str:
@@ -19,10 +36,18 @@ def minimal_json(wanted: StructuredOutput) -> str:
         schema = json.loads(wanted.json_schema)
     except ValueError as error:
         raise UnsupportedSchemaError(f"not JSON: {error}") from None
-    return json.dumps(_value(schema, schema, 0), separators=(",", ":"), ensure_ascii=False)
+    try:
+        value = _value(schema, _Root(schema), 0)
+    except UnsupportedSchemaError:
+        raise
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
+        # Words of a schema that are of another kind than they should be: of this request alone, whatever stumbles.
+        raise UnsupportedSchemaError(f"not a schema ({error})") from None
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
-def _value(schema: Any, root: Any, depth: int) -> Any:
+def _value(schema: Any, root: _Root, depth: int) -> Any:
+    root.spend(1)
     if depth > 32:
         raise UnsupportedSchemaError("the schema has no finite value within 32 levels")
     if schema is True or schema == {}:
@@ -43,7 +68,7 @@ def _value(schema: Any, root: Any, depth: int) -> Any:
     return _typed(schema, root, depth)
 
 
-def _typed(schema: Mapping[str, Any], root: Any, depth: int) -> Any:
+def _typed(schema: Mapping[str, Any], root: _Root, depth: int) -> Any:
     kind = schema.get("type", "object" if "properties" in schema else None)
     if isinstance(kind, list):
         kind = kind[0]
@@ -57,9 +82,9 @@ def _typed(schema: Mapping[str, Any], root: Any, depth: int) -> Any:
             count = int(schema.get("minItems", 0))
             prefix = schema.get("prefixItems", ())
             items = [_value(item, root, depth + 1) for item in prefix[:count]]
-            rest = count - len(items)
-            return items + ([_value(schema.get("items", True), root, depth + 1)] * rest if rest else [])
+            return items + _repeated(schema.get("items", True), root, depth, count - len(items))
         case "string":
+            root.spend(_least_length(schema))
             return _string(schema)
         case "integer" | "number":
             return _number(schema, kind)
@@ -68,6 +93,19 @@ def _typed(schema: Mapping[str, Any], root: Any, depth: int) -> Any:
         case "null" | None:
             return None
     raise UnsupportedSchemaError(f"unknown type {kind!r}")
+
+
+def _repeated(schema: Any, root: _Root, depth: int, count: int) -> list[Any]:
+    if count <= 0:
+        return []
+    before = root.left
+    item = _value(schema, root, depth + 1)
+    root.spend((before - root.left) * (count - 1))
+    return [item] * count
+
+
+def _least_length(schema: Mapping[str, Any]) -> int:
+    return int(schema.get("minLength", 0))
 
 
 def _string(schema: Mapping[str, Any]) -> str:
@@ -82,7 +120,7 @@ def _string(schema: Mapping[str, Any]) -> str:
         "ipv4": "0.0.0.0",
         "uri": "a:b",
     }
-    return known.get(str(schema.get("format")), "x" * int(schema.get("minLength", 0)))
+    return known.get(str(schema.get("format")), "x" * _least_length(schema))
 
 
 def _number(schema: Mapping[str, Any], kind: str) -> float | int:
@@ -101,7 +139,7 @@ def _number(schema: Mapping[str, Any], kind: str) -> float | int:
     return int(value) if kind == "integer" or value == int(value) else value
 
 
-def _first(choices: Sequence[Any], root: Any, depth: int) -> Any:
+def _first(choices: Sequence[Any], root: _Root, depth: int) -> Any:
     for choice in choices:
         try:
             return _value(choice, root, depth + 1)
@@ -110,7 +148,7 @@ def _first(choices: Sequence[Any], root: Any, depth: int) -> Any:
     raise last if choices else UnsupportedSchemaError("an empty choice")
 
 
-def _merged(schema: Mapping[str, Any], root: Any) -> dict[str, Any]:
+def _merged(schema: Mapping[str, Any], root: _Root) -> dict[str, Any]:
     merged: dict[str, Any] = {key: value for key, value in schema.items() if key != "allOf"}
     for part in schema["allOf"]:
         part = _resolve(part["$ref"], root) if "$ref" in part else part
@@ -124,10 +162,10 @@ def _merged(schema: Mapping[str, Any], root: Any) -> dict[str, Any]:
     return merged
 
 
-def _resolve(reference: str, root: Any) -> Any:
+def _resolve(reference: str, root: _Root) -> Any:
     if not reference.startswith("#"):
         raise UnsupportedSchemaError(f"only local references: {reference}")
-    node = root
+    node = root.schema
     for part in reference.lstrip("#/").split("/") if reference != "#" else ():
         key = part.replace("~1", "/").replace("~0", "~")
         if not isinstance(node, Mapping) or key not in node:

@@ -29,6 +29,8 @@ def check_parameters(parameters: dict[str, Any] | None) -> str:
         reference = node.get("$ref", "#") if isinstance(node, dict) else "#"
         if isinstance(reference, str) and not reference.startswith("#"):
             return "has a reference to another document"
+        if not isinstance(reference, str | dict | bool):  # of a property with that name it is a schema
+            return "has a `$ref` that is not text"
     return ""
 
 

@@ -300,6 +300,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     (function(parameters={"properties": {"a": 1}}), "tools[1].function.parameters"),
     (function(parameters={"required": "a"}), "tools[1].function.parameters"),
     (function(parameters={"properties": {"a": {"$ref": "https://x.example/y"}}}), "tools[1].function.parameters"),
+    (function(parameters={"properties": {"a": {"$ref": 5}}}), "tools[1].function.parameters"),
     (function(parameters=DEEP), "tools[1].function.parameters"),
     (function(url="http://x"), "tools[1].function.url"),
     ({"tools": [{"type": "retrieval"}]}, "tools[0].type"),
