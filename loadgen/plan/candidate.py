@@ -14,6 +14,7 @@ from loadgen.bound import Pool as BoundPool
 from loadgen.bound import Role as BoundRole
 from loadgen.plan.changes import Changes
 from loadgen.simulate import Layout, Pool
+from loadgen.simulate.layout import GPUS_PER_NODE
 from proto.worker import Role
 
 #: Prompts with fewer uncached tokens than this stay on the decode worker: the gateway's own default.
@@ -126,11 +127,25 @@ class Candidate:
         local = f", local <{self.local_below}" if self.local_below != HAND_OFF_FROM else ""
         return " + ".join(words) + local
 
-    def layout(self, changes: Changes = UNCHANGED, client_timeout_s: float = 600.0, *, gaps: bool = True) -> Layout:
+    def layout(
+        self,
+        changes: Changes = UNCHANGED,
+        client_timeout_s: float = 600.0,
+        *,
+        gaps: bool = True,
+        gpus_per_node: int = GPUS_PER_NODE,
+    ) -> Layout:
         pools = tuple(Pool.of(p.role, p.workers, p.engine.load(changes)) for p in self.parts)
         routing = RoutingConfig(local_prefill_below_tokens=self.local_below)
         config = GatewayConfig(routing=routing)
-        return Layout(pools, gateway=config, words=self.label, client_timeout_s=client_timeout_s, gaps=gaps)
+        return Layout(
+            pools,
+            gateway=config,
+            words=self.label,
+            client_timeout_s=client_timeout_s,
+            gaps=gaps,
+            gpus_per_node=gpus_per_node,
+        )
 
     def bound_pools(self, changes: Changes = UNCHANGED) -> list[BoundPool]:
         """One link, and the fastest, so that the bound stays one."""

@@ -180,7 +180,7 @@ def _bottlenecks(rows: list[Row], asked: Asked, watch: Watch) -> list[tuple[Cand
 
 def _bottleneck(row: Row, asked: Asked) -> tuple[Candidate, Bottleneck]:
     question = asked.question
-    layout = row.candidate.layout(question.changes, question.client_timeout_s, gaps=question.gaps)
+    layout = question.layout(row.candidate)
     for over in _OVER:
         seen = accounted(layout, row.candidate, question, row.rate * over, asked.halving.final_effort)
         if sum(j.good for j in seen.judged) < row.goal * len(seen.judged):

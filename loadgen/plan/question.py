@@ -8,9 +8,10 @@ from loadgen.arrivals.process import Arrivals, Kind
 from loadgen.bound import Limits
 from loadgen.demand import Demand
 from loadgen.failure import LoadgenError
-from loadgen.plan.candidate import UNCHANGED
+from loadgen.plan.candidate import UNCHANGED, Candidate
 from loadgen.plan.changes import Changes
 from loadgen.schedule import Plan, Schedule, Sessions, build
+from loadgen.simulate.layout import GPUS_PER_NODE, Layout
 from loadgen.slo.policy import Policy
 from loadgen.workload.base import Workload
 
@@ -55,7 +56,8 @@ WIDE = Effort(seeds=2, judged=400, span=1.5, precision=0.03, first_seed=400)
 class Question:
     """Pure data, so that it can go to another process. `arrivals` has the process and burstiness, not the rate.
 
-    `sample` stands for the traffic; `residence_s` is how long a good request of mean length may take.
+    `sample` stands for the traffic; `residence_s` is how long a good request of mean length may take. Of `gpus_per_node` GPUs
+    those that hand KV over do so by NVLink, all others by RDMA.
     """
 
     workload: Workload
@@ -66,6 +68,7 @@ class Question:
     sessions: Sessions = Sessions.FIXED
     changes: Changes = UNCHANGED
     client_timeout_s: float = 600.0
+    gpus_per_node: int = GPUS_PER_NODE
     sample: tuple[Demand, ...] = field(init=False, repr=False, compare=False)
     residence_s: float = field(init=False, compare=False)
 
@@ -87,6 +90,10 @@ class Question:
     def gaps(self) -> bool:
         """Whether a limit is on those between tokens; else nobody asks for them."""
         return any(c.metric.startswith("itl") for rule in self.policy.rules for c in rule.constraints)
+
+    def layout(self, candidate: Candidate) -> Layout:
+        """As it is to be simulated."""
+        return candidate.layout(self.changes, self.client_timeout_s, gaps=self.gaps, gpus_per_node=self.gpus_per_node)
 
     @property
     def limits(self) -> Limits:

@@ -63,7 +63,7 @@ class Highest:
 def observe(candidate: Candidate, question: Question, rate: float, seed: int, effort: Effort, goal: float) -> Seen:
     """Ends as soon as the goal is out of reach."""
     schedule, window = question.schedule(rate, seed, effort)
-    layout = candidate.layout(question.changes, question.client_timeout_s, gaps=question.gaps)
+    layout = question.layout(candidate)
     ran = run(Simulation(layout, schedule), question, window, goal)
     if ran.cut:
         most = (ran.judged - ran.bad) / ran.judged

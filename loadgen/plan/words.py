@@ -64,6 +64,7 @@ def asked(words: Words) -> Asked:
         goals=_goals(words.goals),
         seed=words.seed,
         client_timeout_s=words.timeout_s,
+        gpus_per_node=words.gpus_per_node,
     )
     space = Space(
         groups,
@@ -72,7 +73,7 @@ def asked(words: Words) -> Asked:
         seqs=words.max_num_seqs,
         gpus_per_node=words.gpus_per_node,
     )
-    running = _running(words.running, words.max_num_seqs, groups) if words.running else None
+    running = _running(words.running, words, groups) if words.running else None
     what_ifs = tuple(part.strip() for text in words.what_if for part in text.split(",") if part.strip())
     return Asked(question, space, what_ifs, words.marginal, running, _prices(words, groups))
 
@@ -100,9 +101,9 @@ def gpu_groups(text: str, model: str) -> tuple[Gpus, ...]:
     return tuple(groups)
 
 
-def _running(path: Path, seqs: int, groups: Sequence[Gpus]) -> Candidate:
+def _running(path: Path, words: Words, groups: Sequence[Gpus]) -> Candidate:
     """Another model or another number of GPUs would be ranked by figures that mean something else there."""
-    running = read_layout(path, groups[0].profile, seqs)
+    running = read_layout(path, groups[0].profile, words.max_num_seqs)
     planned, gpus = groups[0].model, sum(group.count for group in groups)
     other = next((part.engine.profile for part in running.parts if Gpus(part.engine.profile, 1).model != planned), None)
     if other is not None:
@@ -111,9 +112,13 @@ def _running(path: Path, seqs: int, groups: Sequence[Gpus]) -> Candidate:
         raise LoadgenError(f"--running {path}: its workers have {running.gpus} GPUs, the plan is for {gpus}")
     for part in running.parts:
         try:
-            part.engine.load()
+            profile = part.engine.load()
         except ValueError as error:
             raise LoadgenError(f"--running {path}: {error}") from None
+        if profile.tp > words.gpus_per_node and not profile.group_link:
+            raise LoadgenError(
+                f"--running {path}: its TP{profile.tp} does not fit a node of {words.gpus_per_node} GPUs (--gpus-per-node)"
+            )
     return running
 
 

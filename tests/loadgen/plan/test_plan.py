@@ -19,7 +19,7 @@ from loadgen.plan.race import Race, Stage, Standing
 from loadgen.plan.ranking import rank, unreached, verdict
 from loadgen.plan.space import Gpus, Space, candidates
 from loadgen.plan.trial import Task, accounted, measure, observe
-from loadgen.plan.words import gpu_groups, thresholds_of
+from loadgen.plan.words import Words, asked, gpu_groups, thresholds_of
 from loadgen.slo.policy import build_policy
 from loadgen.workload.spec import Catalogue
 from proto.worker import Role
@@ -102,6 +102,15 @@ def test_ctrl_c_before_anything_was_measured_is_no_wrong_usage() -> None:
     crew.stopped = INTERRUPTED
     with crew, pytest.raises(InterruptedEarlyError, match="no layout was measured: interrupted"):
         make_plan(asked, crew, lambda stage, done, total: None)
+
+
+def test_kv_goes_over_the_network_where_nodes_are_as_small_as_was_said() -> None:
+    """`--gpus-per-node` bounded degrees alone: pools on two nodes exchanged over NVLink all the same."""
+    words = Words(model=PROFILE, gpus="2", workload=["fixed isl=4000 osl=2"], goodput=["ttft:300"])
+    inside, across = (asked(replace(words, gpus_per_node=count)).question for count in (8, 1))
+    schedule, _ = inside.schedule(1.0, 0, BRIEF)
+    near, far = (dict(one.layout(APART).simulate(schedule).results[0].stages_s) for one in (inside, across))
+    assert far["transfer"] > 2 * near["transfer"] > 0
 
 
 def test_limits_that_nothing_holds_have_a_reason() -> None:

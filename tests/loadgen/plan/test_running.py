@@ -1,5 +1,6 @@
 """The layout of today, which must be one that the plan can rank."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,3 +41,11 @@ def test_what_cannot_be_ranked_beside_the_others_is_refused_before_anything_runs
     file.write_text(layout_text(running))
     with pytest.raises(LoadgenError, match=cause):
         asked(words(file, gpus))
+
+
+def test_a_group_that_is_larger_than_a_node_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    file = tmp_path / "today.yaml"
+    file.write_text(layout_text(Candidate((Part(Role.BOTH, 1, Engine(PROFILE, tp=2)),))))
+    assert asked(words(file)).running is not None
+    with pytest.raises(LoadgenError, match=r"its TP2 does not fit a node of 1 GPUs \(--gpus-per-node\)"):
+        asked(replace(words(file), gpus_per_node=1))
