@@ -22,6 +22,8 @@ _BLOCK_TOKENS = 64
 _FEW = 20
 #: Fractions of multiples of it are spread evenly (the golden ratio).
 _SCATTER = 1000 * 0.6180339887498949
+#: No prompt or answer has more tokens, and no account is of more seconds: ten years.
+_MOST_TOKENS, _LONGEST_S = 10**8, 315_360_000
 #: Beyond these the shape of a gamma process is told apart from nothing.
 _CALMEST, _BURSTIEST = 10.0, 0.05
 
@@ -47,17 +49,20 @@ class Observed:
         if "rows" not in document:
             raise LoadgenError("observed traffic: it has no rows; ask with rows=1, or use tandem traffic -o FILE")
         try:
-            window_s = min(float(document["window_s"]), within_s or math.inf)
+            window_s = float(document["window_s"])
+            if not 0 <= window_s <= _LONGEST_S:
+                raise ValueError(f"a window of {window_s:g} s")
+            window_s = min(window_s, within_s or math.inf)
             columns = list(document["columns"])
             read = [dict(zip(columns, row, strict=True)) for row in document["rows"]]
             kept = [row for row in read if 0 <= row["age_s"] <= window_s]
             lengths = _lengths(kept)
             rows = tuple(_demand(row, window_s, lengths) for row in sorted(kept, key=lambda row: -row["age_s"]))
             guessed = sum(row["known"] != "done" for row in kept)
-            prompts = sum(int(row["prompt"]) for row in kept)
-            cached = sum(int(row["cached"]) for row in kept)
-        except (KeyError, TypeError, ValueError) as error:
-            raise LoadgenError(f"observed traffic: a row is not as {SCHEMA} has it ({error})") from None
+            prompts = sum(_count(row["prompt"]) for row in kept)
+            cached = sum(_count(row["cached"]) for row in kept)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise LoadgenError(f"observed traffic: not as {SCHEMA} has it ({error})") from None
         if not rows:
             raise NobodyCameError("observed traffic: no request in it")
         return cls(rows, window_s, guessed, cached / prompts if prompts else 0.0)
@@ -101,32 +106,40 @@ class Observed:
         return said
 
 
+def _count(tokens: Any) -> int:
+    """Each is made into that many things later on."""
+    count = int(tokens)
+    if not 0 <= count <= _MOST_TOKENS:
+        raise ValueError(f"{tokens} tokens")
+    return count
+
+
 def _lengths(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[int]]:
     """Of the answers that are over, by class, the shortest first."""
     found: dict[str, list[int]] = {}
     for row in rows:
         if row["known"] == "done":
-            found.setdefault(str(row["class"]), []).append(int(row["output"]))
+            found.setdefault(str(row["class"]), []).append(_count(row["output"]))
     return {name: sorted(lengths) for name, lengths in found.items()}
 
 
 def _output(row: Mapping[str, Any], lengths: Mapping[str, Sequence[int]]) -> int:
     """Of an answer that is not over, one of those of its class that got longer than it is now; which one, its age says: evenly,
     and the same each time. What the gateway expected is older than a change may be, so it counts where there are few."""
-    came = int(row["output"])
+    came = _count(row["output"])
     if row["known"] == "done":
         return came
     known = lengths.get(str(row["class"]), [])
     longer = known[bisect_right(known, came) :]
     if len(longer) < _FEW:
-        return max(came, int(row["expected"]))
+        return max(came, _count(row["expected"]))
     return longer[int(float(row["age_s"]) * _SCATTER % 1 * len(longer))]
 
 
 def _demand(row: Mapping[str, Any], window_s: float, lengths: Mapping[str, Sequence[int]]) -> Demand:
     """What was cached becomes the beginning of a prompt that all share: nobody has told whose it was."""
-    prompt, output = max(1, int(row["prompt"])), max(1, _output(row, lengths))
-    blocks = min(int(row["cached"]), prompt - 1) // _BLOCK_TOKENS
+    prompt, output = max(1, _count(row["prompt"])), max(1, _output(row, lengths))
+    blocks = min(_count(row["cached"]), prompt - 1) // _BLOCK_TOKENS
     return Demand(
         prompt,
         output,

@@ -1,6 +1,7 @@
 """A gateway's account of its traffic as a workload (R-63)."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,12 @@ def test_loadgen_reads_the_file(tmp_path: Path) -> None:
     [
         ({"schema": "other/1"}, "not a tandem-traffic/1 document"),
         ({key: value for key, value in account([1.0]).items() if key != "rows"}, "it has no rows"),
-        (account([1.0]) | {"rows": [[1, 2]]}, "a row is not as"),
+        (account([1.0]) | {"rows": [[1, 2]]}, "not as tandem-traffic/1 has it"),
+        (account([1.0]) | {"rows": [[0, "a", 10**15, 10**15, 5, "done", 5]]}, "1000000000000000 tokens"),
+        (account([1.0]) | {"rows": [[0, "a", 10, -1, 5, "done", 5]]}, "-1 tokens"),
+        (account([1.0]) | {"rows": [[0, "a", 10, 0, math.inf, "done", 5]]}, "infinity"),
+        (account([1.0]) | {"window_s": math.inf}, "a window of inf s"),
+        (account([1.0]) | {"window_s": -1}, "a window of -1 s"),
         (account([]), "no request in it"),
     ],
 )
