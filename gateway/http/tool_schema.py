@@ -84,7 +84,7 @@ def _moved(node: Any, root: str) -> Any:
         return node
     moved = {name: _moved(one, root) for name, one in node.items()}
     reference = node.get("$ref")
-    if isinstance(reference, str):
+    if isinstance(reference, str) and (reference == "#" or reference.startswith("#/")):  # not the name of an anchor
         moved["$ref"] = root + reference.removeprefix("#")
     return moved
 

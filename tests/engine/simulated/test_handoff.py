@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from engine.simulated.address import Address
 from proto.fault import FaultError, FaultKind
 from proto.sampling import Sampling
 from proto.ticket import Ticket
+from proto.worker import Topology
 from tests.engine.simulated.fleet import engine, pair, text, tokens
 from tests.waiting import HANG_S
 
@@ -238,6 +240,15 @@ async def test_warming_needs_a_common_link_and_a_living_peer() -> None:
         assert "rdma" in refused.detail
     async with engine("c") as one:
         assert not (await one.engine.warm(other.info)).ok
+
+
+def test_engines_of_other_versions_may_know_other_words_for_their_place() -> None:
+    """A fleet is upgraded one worker at a time: pairs of old and new ones were quarantined."""
+    address = Address("h", 1, Topology("h", nvlink_domain="x", transports=("nvlink", "tcp")))
+    told = json.loads(address.encode())
+    assert set(told["topology"]) == {"host", "nvlink_domain", "device", "transports"}
+    told["topology"]["room"] = "north"
+    assert Address.decode(json.dumps({**told, "more": 1}).encode()) == address
 
 
 async def test_a_peer_that_talks_nonsense_does_no_harm() -> None:

@@ -254,7 +254,7 @@ async def test_a_required_call_is_a_list_by_schema(parallel: bool | None) -> Non
     text = f'[{{"name":"weather","parameters":{ARGUMENTS}}}, {{"name":"time","parameters":{{}}}}]'
     tree: dict[str, Any] = {
         "type": "object",
-        "properties": {"next": {"$ref": "#/$defs/T"}, "up": {"$ref": "#"}},
+        "properties": {"next": {"$ref": "#/$defs/T"}, "up": {"$ref": "#"}, "named": {"$ref": "#1"}},
         "$defs": {"T": True},
     }
     tools = [*TOOLS, {"type": "function", "function": {"name": "tree", "parameters": tree}}]
@@ -271,6 +271,7 @@ async def test_a_required_call_is_a_list_by_schema(parallel: bool | None) -> Non
     assert schema["$defs"]["tool2"]["properties"] == {
         "next": {"$ref": "#/$defs/tool2/$defs/T"},
         "up": {"$ref": "#/$defs/tool2"},
+        "named": {"$ref": "#1"},  # an anchor; behind the path it would be another tool's number
     }
     assert (schema["minItems"], schema.get("maxItems")) == (1, 1 if parallel is False else None)
     wanted = [("weather", ARGUMENTS), ("time", "{}")]
