@@ -37,9 +37,11 @@ class Readiness:
 
 
 class GatewayClient:
-    """Thin: one method a question. Close it, or use it as an asynchronous context manager."""
+    """Thin: one method a question. Close it, or use it as an asynchronous context manager. `named_by`: the option that
+    said where the gateway is."""
 
-    def __init__(self, endpoint: str, api_key: str = "") -> None:
+    def __init__(self, endpoint: str, api_key: str = "", *, named_by: str = "--endpoint") -> None:
+        self._named_by = named_by
         headers = httpx.Headers({"Authorization": f"Bearer {api_key}"} if api_key else {}, encoding="utf-8")
         self.endpoint = (endpoint if "://" in endpoint else f"http://{endpoint}").rstrip("/")
         self._http = httpx.AsyncClient(
@@ -106,7 +108,7 @@ class GatewayClient:
         except httpx.TransportError as e:
             raise GatewayUnreachableError(
                 f"no gateway answers at {self.endpoint} ({_cause(e)}); start one with `tandem up`, "
-                "or name another with --endpoint"
+                f"or name another with {self._named_by}"
             ) from e
 
     def _checked(self, reply: httpx.Response) -> httpx.Response:
@@ -118,7 +120,7 @@ class GatewayClient:
         except (ValueError, KeyError, TypeError, AttributeError):
             raise GatewayUnreachableError(
                 f"what answers at {self.endpoint} is no gateway (status {reply.status_code}); "
-                "name the gateway with --endpoint"
+                f"name the gateway with {self._named_by}"
             ) from None
         how = _KEY if reply.status_code == httpx.codes.UNAUTHORIZED else ""
         raise GatewayRefusedError(f"the gateway answered {reply.status_code}: {printable(str(message))}{how}", code)

@@ -78,8 +78,11 @@ def command(
 ) -> None:
     """Compare layouts at an equal number of GPUs: same times, lengths and prompts, interleaved and repeated.
 
-    Example: loadgen compare pd='up:--engine simulated --prefill 4 --decode 4' dp='up:--engine simulated --colocated 8'
-    -w azure-code --rate 4,8,16 -d 60 --goodput "ttft:500 tpot:50"
+    Example:
+
+      loadgen compare pd='up:--engine simulated --prefill 4 --decode 4' \\
+        dp='up:--engine simulated --colocated 8' \\
+        -w azure-code --rate 4,8,16 -d 60 --goodput "ttft:500 tpot:50"
     """
     started = datetime.now(UTC)
     rates = choose_rates(rate, load)

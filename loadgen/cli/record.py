@@ -30,7 +30,10 @@ def record_workload(
 ) -> None:
     """Write a session-mix trace: sessions, turns, prefixes, think times, lengths and precision, to be replayed anywhere.
 
-    Example: loadgen workload record "chat-sessions weight=3" agent-sessions -r 4 -d 600 --precision bfloat16 -o mix.jsonl.gz
+    Example:
+
+      loadgen workload record "chat-sessions weight=3" agent-sessions \\
+        -r 4 -d 600 --precision bfloat16 -o mix.jsonl.gz
     """
     if rate is not None and duration is None and requests is None:
         raise LoadgenError("say how much: --requests N or --duration S")

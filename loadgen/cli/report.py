@@ -40,7 +40,13 @@ def command(
         bool, typer.Option("--strict", help="Refuse a report that leaves a fact of its scenario unstated.")
     ] = False,
 ) -> None:
-    """Render a summary again, export its charts, or flag regressions against a baseline."""
+    """Render a summary again, export its charts, or flag regressions against a baseline.
+
+    Examples:
+
+      loadgen report loadgen-results/DATE-run --html page.html --svg charts
+      loadgen report loadgen-results/DATE-run --baseline loadgen-results/BEFORE
+    """
     data = files.load(summary)
     console = terminal()
     if absent := missing(data):

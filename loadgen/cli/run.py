@@ -49,7 +49,10 @@ def command(
 ) -> None:
     """Load one target and report what it served within its SLO.
 
-    Example: loadgen run localhost:8000 -w azure-conv --rate 2,4,8 -d 120 --goodput "ttft:500 tpot:50"
+    Example:
+
+      loadgen run localhost:8000 -w azure-conv --rate 2,4,8 -d 120 \\
+        --goodput "ttft:500 tpot:50"
     """
     started = datetime.now(UTC)
     rates = choose_rates(rate, load)

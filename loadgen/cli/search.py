@@ -65,7 +65,10 @@ def command(
 ) -> None:
     """Find the highest rate within the SLO, by bisection.
 
-    Example: loadgen search localhost:8000 -w azure-conv -d 120 --goodput "ttft:500 tpot:50" --start 2
+    Example:
+
+      loadgen search localhost:8000 -w azure-conv -d 120 --start 2 \\
+        --goodput "ttft:500 tpot:50"
     """
     started = datetime.now(UTC)
     local = build.tokenizer(client)

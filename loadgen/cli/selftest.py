@@ -40,7 +40,12 @@ def command(
 ) -> None:
     """Send load to a scripted target in a process of its own and report the send lag.
 
-    The target answers at once and spaces its tokens so that the wanted number of streams is open.
+    The target answers at once and spaces its tokens so that the wanted number of
+    streams is open.
+
+    Example:
+
+      loadgen selftest
     """
     if not (rate > 0 and streams >= 1 and duration > 0):
         raise LoadgenError("selftest: rate, streams and duration must be above 0")

@@ -48,10 +48,17 @@ def command(
 ) -> None:
     """Simulate a fleet under the gateway's own policies; figures of a model, in the form of a run.
 
-    Example: loadgen simulate "sim:--profile h200-sxm/llama-3.1-8b --prefill 4 --decode 4" -w azure-conv --rate 20,40 -d 120
-    --goodput "ttft:500 tpot:50"
+    --fluid TTFT:TPOT, limits in ms, has workers whose role follows the traffic
+    (docs/fluid-roles.md).
 
-    Fluid roles (docs/fluid-roles.md): "sim:--profile h200-sxm/qwen3-32b --colocated 8 --fluid 1000:50", limits in ms.
+    Examples:
+
+      loadgen simulate \\
+        "sim:--profile h200-sxm/llama-3.1-8b --prefill 4 --decode 4" \\
+        -w azure-conv --rate 20,40 -d 120 --goodput "ttft:500 tpot:50"
+      loadgen simulate \\
+        "sim:--profile h200-sxm/qwen3-32b --colocated 8 --fluid 1000:50" \\
+        -w azure-code --rate 30 -d 60 --goodput "ttft:1000 tpot:50"
     """
     if paper.reproduce:
         raise typer.Exit(_reproduce(paper, load.seed, output))

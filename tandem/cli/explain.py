@@ -19,7 +19,8 @@ def explain(
     """
     Show why a recent request was served, made to wait or refused: its estimate, the candidates, their scores.
 
-    Of one that was refused before the policy looked at it (bad input, a limit), what it was told.
+    Of one that was refused before the policy looked at it (bad input, a limit),
+    what it was told.
 
     Examples:
 

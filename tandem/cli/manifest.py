@@ -25,7 +25,10 @@ def manifest(
     """
     Print a layout document as Kubernetes manifests.
 
-    Example: tandem manifest plan/layout.yaml --image registry/tandem:1 | kubectl apply -f -
+    Example:
+
+      tandem manifest plan/layout.yaml --image registry/tandem:1 |
+        kubectl apply -f -
     """
     import yaml
 

@@ -38,7 +38,7 @@ def _asked(url: str, api_key: str) -> dict[str, Any]:
     from tandem.client import GatewayClient
 
     async def ask() -> dict[str, Any]:
-        async with GatewayClient(url, api_key) as gateway:
+        async with GatewayClient(url, api_key, named_by="--observed") as gateway:
             return await gateway.traffic(rows=True)
 
     with gateway_errors():

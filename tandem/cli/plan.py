@@ -83,12 +83,12 @@ def plan(
     Simulates layouts in virtual time on step-time tables: figures of a model.
     Ctrl-C gives what there is so far. Writes plan.json, plots and layout.yaml.
 
-    Example:
+    Examples:
 
-      tandem plan --model h200-sxm/qwen3-32b --gpus 8 -w azure-code
+      tandem plan --model h200-sxm/qwen3-32b --gpus 8 -w azure-code \\
         --goodput "ttft:1000 tpot:50"
-      tandem plan --model h200-sxm/qwen3-32b --gpus 8 --observed http://127.0.0.1:8000
-        --goodput "ttft:1000 tpot:50" --running layout.yaml
+      tandem plan --model h200-sxm/qwen3-32b --gpus 8 --running layout.yaml \\
+        --observed http://127.0.0.1:8000 --goodput "ttft:1000 tpot:50"
     """
     if context.invoked_subcommand is not None:
         return

@@ -62,13 +62,15 @@ def watch(
     """
     Plan anew when a gateway's traffic changes, and show what a change of layout would gain.
 
-    A drift event, or lengths that are distributed otherwise, starts a plan from what was observed since. A
-    change is advised only if its lead is the margin at least and is sure. Nothing is applied without --apply.
+    A drift event, or lengths that are distributed otherwise, starts a plan from
+    what was observed since. A change is advised only if its lead is the margin at
+    least and is sure. Nothing is applied without --apply.
 
     Example:
 
-      tandem plan watch --running layout.yaml --model h200-sxm/qwen3-32b --gpus 8
-        --goodput "ttft:1000 tpot:50" --apply "cp {} /etc/tandem/layout.yaml"
+      tandem plan watch --running layout.yaml --model h200-sxm/qwen3-32b \\
+        --gpus 8 --goodput "ttft:1000 tpot:50" \\
+        --apply "cp {} /etc/tandem/layout.yaml"
     """
     plan_options.need(model, gpus, "tandem plan watch")
     if yes and not apply:

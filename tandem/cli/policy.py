@@ -79,7 +79,8 @@ def apply(
     Examples:
 
       tandem policy apply policy.yaml --note "chat first, ticket 4711"
-      tandem policy apply policy.yaml --endpoint http://gw-1:8000 --endpoint http://gw-2:8000
+      tandem policy apply policy.yaml --endpoint http://gw-1:8000 \\
+        --endpoint http://gw-2:8000
     """
     settings = loaded(file).model_dump(mode="json", exclude_unset=True)
     replies = at_all(endpoint, api_key, "PUT", "", {"settings": settings, "note": note}, check=settings)
@@ -97,7 +98,8 @@ def rollback(
     """
     Go back to the policy before, or to any one that the history knows.
 
-    Called again it goes back further; what it has taken away comes back by its name alone.
+    Called again it goes back further; what it has taken away comes back by its
+    name alone.
 
     Example: tandem policy rollback --note "more refusals than before"
     """
@@ -148,7 +150,8 @@ def canary(
 
     Examples:
 
-      tandem policy canary new.yaml --share 0.05 --abort-refused 0.02 --abort-ttft 1.5
+      tandem policy canary new.yaml --share 0.05 --abort-refused 0.02 \\
+        --abort-ttft 1.5
       tandem policy canary --status
     """
     if status == (file is not None) or (status and share is not None):

@@ -56,7 +56,8 @@ def replay(
 
     Examples:
 
-      tandem policy replay loadgen-results/DATE-run --policy new.yaml --against old.yaml
+      tandem policy replay loadgen-results/DATE-run --policy new.yaml \\
+        --against old.yaml \\
         --layout "sim:--profile h200-sxm/qwen3-32b --prefill 2 --decode 2"
       tandem policy replay .run/port-8000/gateway.log --policy new.yaml
     """

@@ -58,11 +58,13 @@ def recalibrate(
 
     Examples:
 
-      tandem recalibrate -l "--prefill 1 --decode 1" -l "--colocated 2"
-        --table file:cpu.json --target "up:--model SmolLM2-135M-Instruct"
-        -w "azure-conv max-total=400" --rate 1 -d 120 --goodput "ttft:500 tpot:60"
-      tandem recalibrate -l "--colocated 4 --colocated-tp 2" --table h200-sxm/qwen3-32b
-        --target http://host:8000 -w azure-code --rate 8 --goodput "ttft:1000 tpot:50"
+      tandem recalibrate -l "--prefill 1 --decode 1" -l "--colocated 2" \\
+        --table file:cpu.json --target "up:--model SmolLM2-135M-Instruct" \\
+        -w "azure-conv max-total=400" --rate 1 -d 120 \\
+        --goodput "ttft:500 tpot:60"
+      tandem recalibrate -l "--colocated 4 --colocated-tp 2" \\
+        --table h200-sxm/qwen3-32b --target http://host:8000 \\
+        -w azure-code --rate 8 --goodput "ttft:1000 tpot:50"
     """
     from loadgen.failure import LoadgenError
     from loadgen.recalibrate.session import Words, check, run_recalibration

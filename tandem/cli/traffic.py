@@ -31,13 +31,14 @@ def traffic(
     """
     Show what a gateway has been asked of late: rate, bursts, prompts and answers by class, and drifts of lengths.
 
-    With --out each request goes to a file: when it came, its class, its lengths. No text and no tenant.
+    With --out each request goes to a file: when it came, its class, its lengths.
+    No text and no tenant.
 
     Examples:
 
       tandem traffic
       tandem traffic --within 600 -o traffic.json
-      tandem plan --observed traffic.json --model h200-sxm/qwen3-32b --gpus 8
+      tandem plan --observed traffic.json --model h200-sxm/qwen3-32b --gpus 8 \\
         --goodput "ttft:1000 tpot:50"
     """
     from tandem.printable import printable_document

@@ -19,7 +19,12 @@ def summary(plan: Plan, snapshot: ClusterSnapshot, model: str, needs_key: bool, 
     lines += _workers(snapshot.workers)
     lines += _pairs(snapshot.pairs)
     lines += ["", "Try it:", "", curl(plan.endpoint, model, needs_key), ""]
-    lines += [f"Logs are in {plan.run_dir}.", "`tandem status` shows the cluster; Ctrl-C drains and stops."]
+    lines += [
+        f"Logs are in {plan.run_dir}.",
+        f"`tandem status --endpoint {plan.endpoint}` shows the cluster.",
+        # No Ctrl-C reaches one in the background.
+        f"Ctrl-C, or here `tandem down --port {plan.port}`, drains and stops.",
+    ]
     return lines
 
 

@@ -72,7 +72,7 @@ class Up:
 
 
 #: Of what is said when all is ready; each line is written by itself.
-LAST_LINE = "Ctrl-C drains and stops."
+LAST_LINE = ", drains and stops."
 
 
 def start(directory: Path, *arguments: str) -> Up:

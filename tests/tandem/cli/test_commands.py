@@ -1,15 +1,22 @@
 """Help, usage, configuration, `down`, `models`: what commands say by themselves."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict
+from itertools import pairwise
 from pathlib import Path
 
+import click
 import psutil
 import pytest
+import typer
 
+from loadgen.cli.app import app as loadgen_app
+from tandem.cli.app import app as tandem_app
 from tandem.cli.failure import CliError, Exit
 from tandem.supervisor.run_state import RunState
 from tests.tandem.cli.running import command, tandem
@@ -28,6 +35,11 @@ COMMANDS = [
     "worker",
     "profile",
     "recalibrate",
+    "traffic",
+    "plan",
+    "plan watch",
+    "plan crossover",
+    "plan model-card",
     "manifest",
     "models fetch",
     "config show",
@@ -40,6 +52,27 @@ def test_help_teaches_with_an_example(name: str) -> None:
     result = tandem(*name.split(), "--help")
     assert result.exit_code == 0
     assert f"tandem {name}" in result.output.split("Example", 1)[1]
+
+
+def every_command(name: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+    yield name, command
+    for each, below in getattr(command, "commands", {}).items():
+        yield from every_command(f"{name} {each}", below)
+
+
+@pytest.mark.parametrize("app", [tandem_app, loadgen_app], ids=["tandem", "loadgen"])
+def test_what_help_has_to_paste_is_whole_and_fits_80_columns(app: typer.Typer) -> None:
+    """Long examples were broken in the middle, and those of several lines were several commands to a shell."""
+    examples = 0
+    for name, each in every_command("", typer.main.get_command(app)):
+        _, _, rest = (each.help or "").partition("\n\n")  # the first paragraph flows, the others are shown as they are
+        lines = [re.sub(r"\[/?bold\]", "", line) for line in rest.splitlines()]
+        assert not [line for line in lines if len(line) > 78], name
+        for before, line in pairwise(lines):
+            if line.startswith("    "):
+                assert before.endswith((" \\", " |")), f"{name}: {before}"
+                examples += 1
+    assert examples
 
 
 def test_no_command_imports_torch_an_engine_or_the_gateway_at_start() -> None:

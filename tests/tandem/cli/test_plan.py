@@ -15,6 +15,7 @@ from tandem.cli.app import app
 from tandem.cli.failure import CliError, Exit
 from tests.tandem.test_up import await_ready, start
 from tests.waiting import HANG_S
+from transfer.ports import free_ports
 
 MODEL = "h200-sxm/llama-3.1-8b"
 
@@ -41,6 +42,16 @@ def test_bad_input_has_one_cause_and_status_2(words: dict[str, str], cause: str,
     assert len(result.exception.problems) == 1
     assert cause in str(result.exception)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_gateway_that_does_not_answer_is_named_by_the_option_that_a_plan_has() -> None:
+    """Its error said "name another with --endpoint", which `tandem plan` does not take."""
+    nobody = f"http://127.0.0.1:{free_ports('127.0.0.1', 1)[0]}"
+    words = ["plan", "--model", MODEL, "--gpus", "1", "--observed", nobody, "--goodput", "ttft:300", "-q"]
+    result = CliRunner().invoke(app, words)
+    assert isinstance(result.exception, CliError)
+    assert result.exception.status is Exit.UNREACHABLE
+    assert "name another with --observed" in str(result.exception)
 
 
 def test_ctrl_c_before_anything_was_measured_has_its_own_status(

@@ -1,5 +1,6 @@
 import json
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,13 @@ def test_the_summary_tells_endpoint_workers_and_the_transport_of_each_pair(tmp_p
     assert "vllm 0.32.0 on cpu, TP 1, KV for 12,800 tokens" in text
     assert "prefill-0 → decode-0: usable, KV over shm, 3.5 GB/s measured" in text
     assert "curl -N http://127.0.0.1:8000/v1/chat/completions" in text
+
+
+def test_the_commands_that_it_names_reach_this_cluster_on_any_port(tmp_path: Path) -> None:
+    """`tandem status` as it was printed asked port 8000, and a cluster in the background was to be ended by Ctrl-C."""
+    text = "\n".join(summary(replace(plan_of(tmp_path), port=9100), snapshot_of(STATUS), "toy", False, 1.0))
+    assert "`tandem status --endpoint http://127.0.0.1:9100`" in text
+    assert "`tandem down --port 9100`" in text
 
 
 @pytest.mark.parametrize("needs_key", [False, True])
