@@ -46,6 +46,10 @@ _BY_ROLE: dict[str, Any] = {
                 {"properties": {"content": {"not": {"type": "null"}}}, "required": ["content"]},
                 {"properties": {"tool_calls": {"type": "array", "minItems": 1}}, "required": ["tool_calls"]},
                 {"properties": {"reasoning": {"type": "string", "minLength": 1}}, "required": ["reasoning"]},
+                {
+                    "properties": {"reasoning_content": {"type": "string", "minLength": 1}},
+                    "required": ["reasoning_content"],
+                },
             ],
         },
         {
@@ -119,6 +123,7 @@ class ChatMessage(Body):
 
 
 def _thoughts(message: Mapping[str, Any]) -> str | None:
-    """An answer of this gateway, sent back, has both."""
+    """An answer of this gateway, sent back, has both; the other one counts where one is empty."""
     given: str | None = message.get("reasoning_content")
-    return given if given is not None else message.get("reasoning")
+    other: str | None = message.get("reasoning")
+    return given or (given if other is None else other)

@@ -179,6 +179,7 @@ async def test_what_is_learnt_of_lengths_counts_reasoning() -> None:
         {"role": "assistant", "content": None, "reasoning": "hm"},
         {"role": "assistant", "content": "four", "reasoning_content": "hm", "reasoning": "hm", "refusal": None},
         {"role": "assistant", "reasoning_content": "hm"},
+        {"role": "assistant", "reasoning_content": "", "reasoning": "hm"},
     ],
 )
 async def test_an_answer_can_be_sent_back(message: dict[str, Any]) -> None:
