@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
+from typing import Protocol
 
-import click
 import psutil
 import pytest
 import typer
@@ -54,7 +55,13 @@ def test_help_teaches_with_an_example(name: str) -> None:
     assert f"tandem {name}" in result.output.split("Example", 1)[1]
 
 
-def every_command(name: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+class Command(Protocol):
+    """Typer has a Click of its own, or uses the one that is installed, by its version."""
+
+    help: str | None
+
+
+def every_command(name: str, command: Command) -> Iterator[tuple[str, Command]]:
     yield name, command
     for each, below in getattr(command, "commands", {}).items():
         yield from every_command(f"{name} {each}", below)
