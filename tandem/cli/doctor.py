@@ -133,9 +133,10 @@ def _on_free_ports(config: "TandemConfig") -> "TandemConfig":
 
 
 def _show(findings: "list[Finding]") -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+    from tandem.cli.console import literal
 
     colours = {"ok": "green", "warning": "yellow", "fails": "red"}
     table = Table(box=None, pad_edge=False, show_header=False)
@@ -145,4 +146,4 @@ def _show(findings: "list[Finding]") -> None:
         table.add_row(one.what, Text(one.verdict, colours[one.verdict]), Text(one.found))
         if one.fix:
             table.add_row("", "", Text(f"→ {one.fix}"))
-    Console(highlight=False).print(table)
+    literal().print(table)

@@ -45,13 +45,12 @@ async def _ask(request_id: str, endpoint: str, api_key: str) -> dict[str, Any]:
 
 
 def _show(request_id: str, document: dict[str, Any]) -> None:
-    from rich.console import Console
-
+    from tandem.cli.console import literal
     from tandem.cli.explain_tables import render, render_error
     from tandem.printable import printable, printable_document
 
     document, request_id = printable_document(document), printable(request_id)
-    console = Console(highlight=False)
+    console = literal()
     for prompt in document["prompts"]:
         console.print(render(prompt))
     if error := document.get("error"):

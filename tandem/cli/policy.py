@@ -111,8 +111,7 @@ def history(
     as_json: AsJson = False, endpoint: options.Endpoint = options.DEFAULT_ENDPOINT, api_key: options.ApiKey = ""
 ) -> None:
     """Print which policies were in force, newest first: when, by whom, and why."""
-    from rich.console import Console
-
+    from tandem.cli.console import literal
     from tandem.cli.policy_tables import history_lines
     from tandem.printable import printable_document
 
@@ -120,10 +119,10 @@ def history(
     if as_json:
         typer.echo(json.dumps(document, indent=2))
         return
-    console = Console(highlight=False)
+    console = literal()
     for line in history_lines(printable_document(document["changes"])):
-        console.print(line, markup=False)
-    console.print(f"kept in {document['file']}" if document.get("file") else "kept in memory only", markup=False)
+        console.print(line)
+    console.print(f"kept in {document['file']}" if document.get("file") else "kept in memory only")
 
 
 @app.command("canary")
@@ -203,12 +202,11 @@ def _compare(endpoints: list[str], api_key: str, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(documents, indent=2))
         return
-    from rich.console import Console
-
+    from tandem.cli.console import literal
     from tandem.cli.policy_tables import compared
 
     for url, document in documents.items():
-        Console(highlight=False).print(compared(url, document))
+        literal().print(compared(url, document))
 
 
 def loaded(file: Path) -> "PolicyConfig":

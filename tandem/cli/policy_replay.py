@@ -108,12 +108,11 @@ def _fleet(layout: str, profile: str, endpoint: str, api_key: str) -> tuple[str,
 def _replayed(
     log: str, wanted: Any, words: str, policies: list[Any], left_out: list[str], *, quiet: bool
 ) -> dict[str, Any]:
-    from rich.console import Console
-
     from loadgen.replay.log import read
     from loadgen.replay.replay import replay
     from loadgen.replay.show import render
     from loadgen.simulate.words import parse_layout
+    from tandem.cli.console import literal
 
     layout, recorded = parse_layout(words), read(log, wanted)
     replays = [replay(recorded.schedule, layout, policy) for policy in policies]
@@ -126,7 +125,7 @@ def _replayed(
         else "the length model starts from the policy's prior; clients declare nothing",
     ]
     if not quiet:
-        Console(highlight=False).print(render(replays, notes))
+        literal().print(render(replays, notes))
     return {
         "schema": "tandem-policy-replay/1",
         "log": log,

@@ -49,12 +49,11 @@ async def _ask(endpoint: str, api_key: str) -> dict[str, Any]:
 
 
 def _show(document: dict[str, Any]) -> None:
-    from rich.console import Console
-
+    from tandem.cli.console import literal
     from tandem.cli.status_tables import render
     from tandem.client import policy_of, snapshot_of
 
-    Console().print(render(snapshot_of(document), policy_of(document)))
+    literal(highlight=True).print(render(snapshot_of(document), policy_of(document)))
 
 
 def _watch(document: dict[str, Any], endpoint: str, api_key: str) -> None:

@@ -55,6 +55,8 @@ def traffic(
         typer.echo(json.dumps(document, indent=2))
         return
     _show(printable_document(document))
+    if out is not None:
+        typer.echo(f"requests: {out}; tandem plan --observed {out} plans by them")
 
 
 async def _ask(endpoint: str, api_key: str, within_s: float | None, *, rows: bool) -> dict[str, Any]:
@@ -65,13 +67,13 @@ async def _ask(endpoint: str, api_key: str, within_s: float | None, *, rows: boo
 
 
 def _show(document: dict[str, Any]) -> None:
-    from rich.console import Console
+    from tandem.cli.console import literal
 
-    console = Console(highlight=False)
+    console = literal()
     rate, variation = document["rate_ps"], document["gap_cv"]
     bursts = "" if variation is None else f", coefficient of variation of the gaps {variation:.3g}"
     console.print(
-        f"{document['requests']} requests in {document['window_s']:.0f} s: "
+        f"{document['requests']} {'request' if document['requests'] == 1 else 'requests'} in {document['window_s']:.0f} s: "
         f"{'no rate' if rate is None else f'{rate:.3g}/s'}{bursts}"
     )
     if document["classes"]:
@@ -87,7 +89,6 @@ def _show(document: dict[str, Any]) -> None:
         console.print(
             f"  {event['change']} {event['age_s']:.0f} s ago, {event['requests_since']} requests since: "
             f"{' · '.join(event['class'])}",
-            markup=False,
         )
 
 

@@ -119,9 +119,8 @@ def _configuration(
 
 
 def _in_foreground(config: "TandemConfig") -> None:
-    from rich.console import Console
-
     from proto.worker import Role
+    from tandem.cli.console import literal
     from tandem.supervisor.plan import PlanError
     from tandem.supervisor.supervisor import Outcome
     from tandem.supervisor.up import up as run
@@ -131,7 +130,7 @@ def _in_foreground(config: "TandemConfig") -> None:
     require_tokenizer_of(config)
     require_simulated(config.engine_of(role) for role in Role if config.layout.workers(role))
     try:
-        outcome = run(config, Console())
+        outcome = run(config, literal(highlight=True))
     except PlanError as e:
         raise CliError(Exit.UNMET, str(e)) from e
     if outcome is Outcome.INTERRUPTED:

@@ -145,7 +145,7 @@ def fake_gateway() -> Iterator[FakeGateway]:
             length = int(self.headers.get("Content-Length") or 0)
             body = json.loads(self.rfile.read(length)) if length else None
             gateway.requests.append((self.command, self.path, self.headers.get("Authorization", ""), body))
-            status, document = 200, ORDERS.get(self.path.rpartition("/")[2], STATUS)
+            status, document = 200, ORDERS.get(self.path.partition("?")[0].rpartition("/")[2], STATUS)
             if gateway.refusal is not None:
                 status, document = gateway.refusal[0], {"error": {"message": gateway.refusal[1]}}
             data = json.dumps(document).encode()

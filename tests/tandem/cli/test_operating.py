@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from tandem.cli.failure import CliError, Exit
+from tests.loadgen.test_observed import account
 from tests.tandem.cli.fake_gateway import DECISION, ORDERS, STATUS, FakeGateway
 from tests.tandem.cli.running import command, tandem
 
@@ -140,6 +141,25 @@ def test_what_clients_have_written_does_nothing_to_an_operators_terminal(
     assert str(refused.exception) == f"the gateway answered 404: {SHOWN}"
     written = explained.output + status.output + as_json.output + str(refused.exception)
     assert all(char.isprintable() or char == "\n" for char in written)
+
+
+def test_names_that_look_like_markup_are_shown_as_they_are(
+    gateway: FakeGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`[/b]` was the end of what had not begun, and the command with it; `[red]` and `:bug:` were gone from the name."""
+    name = "[/b][red]:bug:"
+    worker = STATUS["workers"][0] | {"worker_id": name}
+    queue = [{"band": "normal", "klass": name, "waiting": 4}]
+    policy = {**STATUS["policy"], "queue": queue}
+    monkeypatch.setitem(ORDERS, "status", {**STATUS, "workers": [worker], "pairs": [], "policy": policy})
+    monkeypatch.setitem(ORDERS, "r2", {"prompts": [DECISION["prompts"][0] | {"klass": name, "tenant": name}]})
+    traffic = account([1.0] * 3)
+    classes = {name: traffic["classes"]["chat"]}
+    monkeypatch.setitem(ORDERS, "traffic", {**traffic, "classes": classes})
+    for words in (("status",), ("explain", "r2"), ("traffic",)):
+        result = tandem(*words, "--endpoint", gateway.url)
+        assert result.exit_code == 0, result.exception
+        assert name in result.output
 
 
 @pytest.mark.slow
