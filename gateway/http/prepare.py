@@ -72,9 +72,11 @@ def _rules(
 ) -> TextRules:
     """`marks` is None where there is no reasoning: a grammar binds from the first token on."""
 
+    parser, opened = use.parser, bool(marks and marks.opened(texts.ending))
+
     def reader() -> Reader:
-        reasoning = Reasoning(marks, opened=marks.opened(texts.ending)) if marks else None
-        return Reader(reasoning, use.parser() if use.parser else None)
+        """Holds on to nothing else of the request: its tools may be as large as a body, and the answer takes its time."""
+        return Reader(Reasoning(marks, opened=opened) if marks else None, parser() if parser else None)
 
     return TextRules(
         tokenizer=served.tokenizer,
@@ -83,7 +85,7 @@ def _rules(
         skip_special_tokens=body.skip_special_tokens is not False,
         min_tokens=body.min_tokens or 0,
         stop_token_ids=frozenset(body.stop_token_ids or ()),
-        reader=reader if marks or use.parser else None,
+        reader=reader if marks or parser else None,
         kept=use.marks.union((marks.start, marks.end) if marks else ()),
     )
 

@@ -1,6 +1,8 @@
 """Tools: what the model is told of them, what it must answer, and how its calls reach the client."""
 
+import asyncio
 import functools
+import gc
 import json
 import threading
 from collections.abc import AsyncIterator
@@ -10,6 +12,7 @@ import pytest
 
 from gateway.http import tool_use
 from gateway.http.tool_schema import check_parameters
+from gateway.http.tools import FunctionTool
 from gateway.request.intent import Intent
 from proto.sampling import StructuredKind
 from proto.work import FinishReason
@@ -228,6 +231,23 @@ async def test_b58_tools_are_read_off_the_event_loop(monkeypatch: pytest.MonkeyP
     async with site(says("a"), settings=HERMES) as at:
         assert (await at.chat(tools=TOOLS)).status_code == 200
     assert seen == [False, False]
+
+
+@pytest.mark.parametrize("choice", ["auto", "required"])
+async def test_tools_are_not_kept_while_their_request_is_answered(choice: str) -> None:
+    """The share of the intake that their bytes took is given back by then."""
+    left: list[int] = []
+
+    async def script(intent: Intent) -> AsyncIterator[Batch]:
+        await asyncio.sleep(0)  # the loop holds on to what it gave this step
+        gc.collect()
+        left.append(sum(isinstance(one, FunctionTool) and one.name == "kept_by_nobody" for one in gc.get_objects()))
+        yield (piece(0, (97,), finish=FinishReason.STOP, first=True),)
+
+    tool = {"type": "function", "function": {"name": "kept_by_nobody"}}
+    async with site(script, settings=BOTH) as at:
+        assert (await at.chat(tools=[tool], tool_choice=choice)).status_code == 200
+    assert left == [0]
 
 
 @pytest.mark.parametrize("settings", [{}, HERMES, {"reasoning_parser": "deepseek_r1"}])
