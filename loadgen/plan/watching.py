@@ -18,7 +18,7 @@ _SURE = 1.95
 @dataclass(frozen=True, slots=True)
 class Rhythm:
     """`interval_s`: at most one plan in that time. `every_s`: how often distributions are compared where no drift is told:
-    drifts are of answers, and prompts may change alone. `least`: requests of the new traffic that a plan is made from."""
+    drifts are of answers, and prompts may change alone. Those of that time, and of the time before where too few came. `least`: requests of the new traffic that a plan is made from."""
 
     interval_s: float = 900.0
     every_s: float = 300.0
@@ -45,6 +45,7 @@ class Watching:
         self._events = -1  # the number of the last one that is dealt with; not known before the first account
         self._planned_s = -math.inf
         self._looked_s = clock()
+        self._window_s = rhythm.every_s
         self.reference: Observed | None = None
 
     def heard(self, document: Mapping[str, Any]) -> Cause | None:
@@ -62,7 +63,7 @@ class Watching:
         if news and (cause := self._drifted(news)):
             return cause
         if self.reference is not None and now_s - self._looked_s >= self._rhythm.every_s and not news:
-            return Cause("", self._rhythm.every_s)
+            return Cause("", self._window_s)
         return None
 
     def _drifted(self, news: list[Mapping[str, Any]]) -> Cause | None:
@@ -78,7 +79,9 @@ class Watching:
         """After a cause without a text: what has changed since the last plan, or since the watch began."""
         self._looked_s = self._clock()
         if len(now.rows) < self._rhythm.least:
+            self._window_s += self._rhythm.every_s  # else slow traffic is never compared
             return None
+        self._window_s = self._rhythm.every_s
         if self.reference is None:
             self.reference = now
             return None
@@ -89,6 +92,7 @@ class Watching:
         """A plan was made from `observed`; `document` is the account that led to it: later events are news."""
         self._events = int(document["drifts"]["count"])
         self._planned_s = self._looked_s = self._clock()
+        self._window_s = self._rhythm.every_s
         self.reference = observed
 
 

@@ -121,6 +121,27 @@ def test_a_look_at_too_few_says_nothing(clock: Clock, watching: Watching) -> Non
     assert watching.compared(observed(prompt=9000.0, count=99)) is None
 
 
+def test_slow_traffic_is_compared_once_enough_of_it_has_come(clock: Clock, watching: Watching) -> None:
+    """Below --least requests in --every seconds nothing was ever compared: of 0.3 requests a second only drifts were heard."""
+    for now_s, count in ((300.0, 40), (600.0, 80)):
+        clock.now_s = now_s
+        cause = watching.heard(account(3))
+        assert cause is not None
+        assert cause.within_s == now_s
+        assert watching.compared(observed(prompt=2500.0, count=count)) is None
+    clock.now_s = 900.0
+    cause = watching.heard(account(3))
+    assert cause is not None
+    assert cause.within_s == 900.0
+    found = watching.compared(observed(prompt=2500.0, count=120))
+    assert found is not None
+    assert found.text.startswith("prompts are distributed otherwise")
+    clock.now_s = 1200.0
+    cause = watching.heard(account(3))
+    assert cause is not None
+    assert cause.within_s == 300.0
+
+
 def test_the_same_distribution_is_no_shift_and_a_small_one_neither() -> None:
     for seed in range(20):
         assert shift(observed(seed=100 + seed), observed(seed=200 + seed)) == ""
