@@ -1,7 +1,6 @@
 """From a client's parameters to what engines are told."""
 
-import orjson
-
+from gateway.http.grammar import grammar
 from gateway.http.prompts import known_tokens
 from gateway.http.schema import ChatRequest, Common, CompletionRequest
 from gateway.request.errors import Reason, RequestError
@@ -116,13 +115,7 @@ def _structured(body: Common) -> StructuredOutput | None:
             "`response_format` of type 'json_schema' needs `json_schema` with a `schema`.",
             param="response_format.json_schema",
         )
-    try:
-        schema = orjson.dumps(wanted.json_schema.schema_).decode()
-    except orjson.JSONEncodeError:  # it reads deeper nesting than it writes
-        raise RequestError(
-            Reason.INVALID_REQUEST, "`response_format`: the schema is nested too deeply.", param="response_format"
-        ) from None
-    return StructuredOutput(StructuredKind.JSON_SCHEMA, schema)
+    return grammar(wanted.json_schema.schema_, "response_format")
 
 
 def stop_strings(body: Common) -> tuple[str, ...]:

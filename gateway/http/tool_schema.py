@@ -3,10 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import orjson
-
+from gateway.http.grammar import grammar
 from gateway.http.tools import Tool
-from proto.sampling import StructuredKind, StructuredOutput
+from proto.sampling import StructuredOutput
 
 #: Deeper schemas than this are nobody's tools, and templates and grammars walk them on the stack.
 MAX_DEPTH = 64
@@ -45,7 +44,7 @@ def _nodes(schema: object) -> Iterator[tuple[int, object]]:
 
 def arguments_schema(tool: Tool) -> StructuredOutput:
     """The answer is the arguments of this function."""
-    return _structured(_parameters(tool))
+    return grammar(_parameters(tool), "tools")
 
 
 def list_schema(tools: Sequence[Tool], *, single: bool) -> StructuredOutput:
@@ -65,7 +64,7 @@ def list_schema(tools: Sequence[Tool], *, single: bool) -> StructuredOutput:
         "items": {"anyOf": calls},
         "$defs": {_key(at): _moved(_parameters(tool), f"#/$defs/{_key(at)}") for at, tool in enumerate(tools)},
     }
-    return _structured({**schema, "maxItems": 1} if single else schema)
+    return grammar({**schema, "maxItems": 1} if single else schema, "tools")
 
 
 def _key(at: int) -> str:
@@ -87,7 +86,3 @@ def _moved(node: Any, root: str) -> Any:
     if isinstance(reference, str) and (reference == "#" or reference.startswith("#/")):  # not the name of an anchor
         moved["$ref"] = root + reference.removeprefix("#")
     return moved
-
-
-def _structured(schema: dict[str, Any]) -> StructuredOutput:
-    return StructuredOutput(StructuredKind.JSON_SCHEMA, orjson.dumps(schema).decode())

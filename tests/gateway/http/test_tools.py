@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from gateway.http import tool_use
+from gateway.http.grammar import MAX_SCHEMA_BYTES
 from gateway.http.tool_schema import check_parameters
 from gateway.http.tools import FunctionTool
 from gateway.request.intent import Intent
@@ -231,6 +232,22 @@ async def test_b58_tools_are_read_off_the_event_loop(monkeypatch: pytest.MonkeyP
     async with site(says("a"), settings=HERMES) as at:
         assert (await at.chat(tools=TOOLS)).status_code == 200
     assert seen == [False, False]
+
+
+async def test_a_schema_that_would_hold_up_an_engine_is_refused() -> None:
+    """It is read before anything else is done there, for everybody: 14 MB took seconds."""
+    large = {"type": "object", "properties": {"a": {"enum": ["x" * MAX_SCHEMA_BYTES]}}}
+    tools = [{"type": "function", "function": {"name": "weather", "parameters": large}}]
+    wanted = {"type": "json_schema", "json_schema": {"name": "n", "schema": large}}
+    async with site(says("a"), settings=HERMES) as at:
+        for body, param in (
+            ({"tools": tools, "tool_choice": "required"}, "tools"),
+            ({"tools": tools, "tool_choice": NAMED}, "tools"),
+            ({"response_format": wanted}, "response_format"),
+        ):
+            error = (await at.chat(**body)).json()["error"]
+            assert (error["code"], error["param"]) == ("invalid_request", param)
+            assert error["numbers"]["max_schema_bytes"] == MAX_SCHEMA_BYTES < error["numbers"]["schema_bytes"]
 
 
 @pytest.mark.parametrize("choice", ["auto", "required"])
