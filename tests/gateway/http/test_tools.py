@@ -1,8 +1,6 @@
 """Tools: what the model is told of them, what it must answer, and how its calls reach the client."""
 
-import asyncio
 import functools
-import gc
 import json
 import threading
 from collections.abc import AsyncIterator
@@ -11,9 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.http import tool_use
-from gateway.http.grammar import MAX_SCHEMA_BYTES
 from gateway.http.tool_schema import check_parameters
-from gateway.http.tools import FunctionTool
 from gateway.request.intent import Intent
 from proto.sampling import StructuredKind
 from proto.work import FinishReason
@@ -232,39 +228,6 @@ async def test_b58_tools_are_read_off_the_event_loop(monkeypatch: pytest.MonkeyP
     async with site(says("a"), settings=HERMES) as at:
         assert (await at.chat(tools=TOOLS)).status_code == 200
     assert seen == [False, False]
-
-
-async def test_a_schema_that_would_hold_up_an_engine_is_refused() -> None:
-    """It is read before anything else is done there, for everybody: 14 MB took seconds."""
-    large = {"type": "object", "properties": {"a": {"enum": ["x" * MAX_SCHEMA_BYTES]}}}
-    tools = [{"type": "function", "function": {"name": "weather", "parameters": large}}]
-    wanted = {"type": "json_schema", "json_schema": {"name": "n", "schema": large}}
-    async with site(says("a"), settings=HERMES) as at:
-        for body, param in (
-            ({"tools": tools, "tool_choice": "required"}, "tools"),
-            ({"tools": tools, "tool_choice": NAMED}, "tools"),
-            ({"response_format": wanted}, "response_format"),
-        ):
-            error = (await at.chat(**body)).json()["error"]
-            assert (error["code"], error["param"]) == ("invalid_request", param)
-            assert error["numbers"]["max_schema_bytes"] == MAX_SCHEMA_BYTES < error["numbers"]["schema_bytes"]
-
-
-@pytest.mark.parametrize("choice", ["auto", "required"])
-async def test_tools_are_not_kept_while_their_request_is_answered(choice: str) -> None:
-    """The share of the intake that their bytes took is given back by then."""
-    left: list[int] = []
-
-    async def script(intent: Intent) -> AsyncIterator[Batch]:
-        await asyncio.sleep(0)  # the loop holds on to what it gave this step
-        gc.collect()
-        left.append(sum(isinstance(one, FunctionTool) and one.name == "kept_by_nobody" for one in gc.get_objects()))
-        yield (piece(0, (97,), finish=FinishReason.STOP, first=True),)
-
-    tool = {"type": "function", "function": {"name": "kept_by_nobody"}}
-    async with site(script, settings=BOTH) as at:
-        assert (await at.chat(tools=[tool], tool_choice=choice)).status_code == 200
-    assert left == [0]
 
 
 @pytest.mark.parametrize("settings", [{}, HERMES, {"reasoning_parser": "deepseek_r1"}])
