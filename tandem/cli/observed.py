@@ -1,6 +1,8 @@
 """Observed traffic, of a file or of a gateway that is asked."""
 
 import asyncio
+import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,18 +22,32 @@ def observed_traffic(where: str, within_s: float | None, api_key: str) -> "Obser
             raise CliError(Exit.USAGE, "--within goes with --observed")
         return None
     try:
-        return Observed.of(_asked(where, api_key) if "://" in where else _read(Path(where)), within_s)
+        return Observed.of(_asked(where, api_key) if _is_url(where) else _read(Path(where)), within_s)
     except LoadgenError as error:
         raise CliError(Exit.USAGE, str(error)) from None
 
 
-def _read(path: Path) -> dict[str, Any]:
-    from loadgen.failure import LoadgenError
-    from loadgen.workload.readers.lines import json_rows
+def _is_url(where: str) -> bool:
+    """HOST:PORT, too, as with --endpoint."""
+    return "://" in where or (re.fullmatch(r"[^/]+:\d+", where) is not None and not Path(where).exists())
 
-    for _, document in json_rows(path):
-        return document
-    raise LoadgenError(f"{path}: empty")
+
+def _read(path: Path) -> dict[str, Any]:
+    """One document, whether on one line or on many."""
+    from loadgen.failure import LoadgenError
+    from loadgen.workload.readers.lines import opened
+
+    with opened(path) as text:
+        said = text.read()
+    if not said.strip():
+        raise LoadgenError(f"{path}: empty")
+    try:
+        document = json.loads(said)
+    except ValueError as error:
+        raise LoadgenError(f"{path}: not JSON ({error})") from None
+    if not isinstance(document, dict):
+        raise LoadgenError(f"{path}: not a JSON object")
+    return document
 
 
 def _asked(url: str, api_key: str) -> dict[str, Any]:

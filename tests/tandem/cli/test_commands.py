@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 from typing import Protocol
 
 import psutil

@@ -59,6 +59,24 @@ def test_traffic_is_shown_and_kept_for_a_plan(asked: list[bool], tmp_path: Path)
     assert "rows" not in json.loads(tandem("traffic", "--json").output)
     refused = tandem("plan", "--observed", str(file), "--within", "10", *LIMITS)
     assert "21 requests in 10 s are too few to plan by" in str(refused.exception)
+    assert f"tandem plan --observed {file} plans by them" in shown.output.replace("\n", "")
+
+
+def test_a_document_of_many_lines_and_a_gateway_without_a_scheme_are_read_as_meant(
+    asked: list[bool], tmp_path: Path
+) -> None:
+    """What `tandem traffic --json` had written was "not JSON", and HOST:PORT, which --endpoint takes, no such file."""
+    file = tmp_path / "traffic.json"
+    file.write_text(tandem("traffic", "--json").output)
+    assert "it has no rows; ask with rows=1, or use tandem traffic -o" in str(
+        tandem("plan", "--observed", str(file), *LIMITS).exception
+    )
+    whole = tandem("plan", "--observed", "gateway:8000", "--within", "10", *LIMITS)
+    assert asked == [False, True]
+    assert "21 requests in 10 s are too few to plan by" in str(whole.exception)
+    for text, cause in (("", "empty"), ("[1]", "not a JSON object"), ("{", "not JSON")):
+        file.write_text(text)
+        assert cause in str(tandem("plan", "--observed", str(file), *LIMITS).exception)
 
 
 @pytest.mark.parametrize(
