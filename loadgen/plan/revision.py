@@ -109,12 +109,14 @@ class Revision:
             return f"Change: {lead}, with a margin of {self.margin:.1%}."
         if self.gain < self.margin:
             return f"Keep: {lead} is within the margin of {self.margin:.1%}."
+        if not isfinite(self.gain_95.low):
+            return f"Keep: {lead} is not shown; a longer --budget has more runs."
         return f"Keep: {lead} is no difference shown."
 
     @property
     def _spread(self) -> str:
         low, high = self.gain_95.low, self.gain_95.high
-        return f" ({low:+.1%} to {high:+.1%})" if isfinite(low) else " (by a shorter look)"
+        return f" ({low:+.1%} to {high:+.1%})" if isfinite(low) else " (too few runs of both for an interval)"
 
     def lines(self) -> list[str]:
         """Goodput per GPU of both, with intervals, and the verdict."""

@@ -54,7 +54,7 @@ def planned(*rows: Row, running: Candidate = OLD, stage: Stage = Stage.FINAL) ->
         (0.2, 0.1, 0.3, True, "Change: +25.0% (+12.5% to +37.5%)"),
         (0.2, -0.01, 0.41, False, "no difference shown"),
         (0.03, 0.02, 0.04, False, "within the margin"),
-        (0.2, -inf, inf, False, "(by a shorter look) is no difference shown"),
+        (0.2, -inf, inf, False, "(too few runs of both for an interval) is not shown; a longer --budget"),
         (-0.1, -inf, inf, False, "within the margin"),
     ],
 )
