@@ -2,7 +2,8 @@
 
 import gzip
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -148,7 +149,7 @@ def read_table(path: Path) -> Table:
         raise TableError(f"{path}: not a table of format {FORMAT}")
     try:
         return _table(document)
-    except (KeyError, TypeError, ValueError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise TableError(f"{path}: {error!r}") from None
 
 
@@ -186,12 +187,28 @@ def _layout(layout: dict[str, Any]) -> Layout:
 
 
 def _token_times(times: dict[str, Any]) -> TokenTimes:
-    return TokenTimes(*(tuple(times[key]) for key in ("tokens", "total_s", "memory_s", "collective_s")))
+    tokens = _numbers(times["tokens"])
+    parts = (_numbers(times[key], tokens) if times[key] else () for key in ("memory_s", "collective_s"))
+    return TokenTimes(tokens, _numbers(times["total_s"], tokens), *parts)
 
 
 def _length_times(times: dict[str, Any]) -> LengthTimes:
-    return LengthTimes(tuple(times["tokens"]), tuple(times["s"]))
+    tokens = _numbers(times["tokens"])
+    return LengthTimes(tokens, _numbers(times["s"], tokens))
 
 
 def _grid(grid: dict[str, Any]) -> GridTimes:
-    return GridTimes(tuple(grid["rows"]), tuple(grid["columns"]), tuple(tuple(line) for line in grid["s"]))
+    rows, columns = _numbers(grid["rows"]), _numbers(grid["columns"])
+    if len(grid["s"]) != len(rows):
+        raise ValueError(f"{len(grid['s'])} lines for {len(rows)} rows")
+    return GridTimes(rows, columns, tuple(_numbers(line, columns) for line in grid["s"]))
+
+
+def _numbers(values: Any, places: Sequence[float] | None = None) -> tuple[Any, ...]:
+    """As they are written, whole or not: a table's digest is of its content. `places`: where they belong, one each."""
+    numbers = tuple(values)
+    if not numbers or not all(isinstance(each, int | float) and math.isfinite(each) for each in numbers):
+        raise ValueError(f"not a list of numbers: {str(values)[:40]}")
+    if places is not None and len(numbers) != len(places):
+        raise ValueError(f"{len(numbers)} numbers for {len(places)} places")
+    return numbers

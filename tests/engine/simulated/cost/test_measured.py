@@ -1,5 +1,8 @@
 """A measured table: recovers what an engine does, survives the file, and loads by name."""
 
+import gzip
+import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +16,7 @@ from engine.simulated.cost.table import Facts, Table, TableError, read_table, wr
 from engine.simulated.cost.table_cost import TableCost
 from tests.engine.simulated.cost.clockwork import INFO, ClockworkEngine
 
+BUILT_IN = Path("engine/simulated/cost/tables/h200-sxm/llama-3.1-8b.json.gz").resolve()
 TRUTH = LinearCost(base_s=5e-3, token_s=100e-6, context_token_s=1e-6, token_pair_s=50e-9)
 PLAN = Plan(batches=(1, 2, 4, 8), contexts=(32, 256, 1024), most_tokens=8192)
 FACTS = Facts("m", "float32", 1, 16, 100, 1024, 2048, 8, 512, 1000, (2,))
@@ -116,8 +120,37 @@ def test_a_file_that_is_no_table_is_named(tmp_path: Path, text: str) -> None:
         read_table(path)
 
 
+@pytest.mark.parametrize(
+    ("where", "value"),
+    [
+        (("step", "total_s"), [1.0]),
+        (("step", "total_s"), {}),
+        (("step", "tokens"), []),
+        (("prompt", "s", 0), None),
+        (("prompt_context", "columns"), []),
+        (("prompt_context", "columns", 0), []),
+        (("prompt_context", "s"), []),
+        (("prompt_context", "s", 0, 0), math.nan),
+        (("decode_attention", "s", 0, 0), math.inf),
+        (("ep",), math.inf),
+    ],
+)
+def test_a_table_with_a_torn_line_is_named_when_it_is_read(
+    tmp_path: Path, where: tuple[str | int, ...], value: object
+) -> None:
+    """It was read, and the first step that came near the place ended with a traceback."""
+    document = json.loads(gzip.decompress(BUILT_IN.read_bytes()))
+    node = document["layouts"][0]
+    for key in where[:-1]:
+        node = node[key]
+    node[where[-1]] = value
+    path = tmp_path / "torn.json"
+    path.write_text(json.dumps(document))
+    with pytest.raises(TableError, match=r"torn\.json"):
+        read_table(path)
+
+
 def test_another_version_of_a_built_in_table_loads_by_its_file() -> None:
-    built_in = Path("engine/simulated/cost/tables/h200-sxm/llama-3.1-8b.json.gz").resolve()
-    copy, original = load_profile(f"file:{built_in}?tp=2"), load_profile("h200-sxm/llama-3.1-8b?tp=2")
+    copy, original = load_profile(f"file:{BUILT_IN}?tp=2"), load_profile("h200-sxm/llama-3.1-8b?tp=2")
     assert copy.kv_tokens_total == original.kv_tokens_total
     assert copy.cost.step_s(8, 8000, [(512, 0)]) == original.cost.step_s(8, 8000, [(512, 0)])
