@@ -175,6 +175,8 @@ def _tabulated(request: ProfileRequest, shape: ModelShape, table: Table) -> Prof
 
 def _fitting(request: ProfileRequest, shape: ModelShape, table: Table) -> tuple[Layout, HbmBudget]:
     """The layout asked for, or the smallest one with room for KV."""
+    if (request.pp or 1) > shape.layers:
+        raise UnknownProfileError(f"{request.name}: {shape.layers} layers are too few for {request.pp} stages")
     wanted = [layout for layout in table.layouts if request.tp in (None, layout.tp) and request.ep in (None, layout.ep)]
     if not wanted:
         known = ", ".join(f"tp={layout.tp} ep={layout.ep}" for layout in table.layouts)

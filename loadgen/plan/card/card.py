@@ -83,7 +83,7 @@ def card_of(profile: str, gpus: int = 8) -> Card:
         placements = tuple(
             _placement(asked, shape, layout, pp, parameters.total * BYTES[shape.dtype])
             for layout in sorted(table.layouts, key=lambda layout: (-layout.tp, -layout.ep))
-            for pp in _stages(asked, gpus // layout.tp)
+            for pp in _stages(asked, min(gpus // layout.tp, shape.layers))
             if asked.tp in (None, layout.tp) and asked.ep in (None, layout.ep)
         )
     except ValueError as error:  # a link faster than the table's, a skew of experts that a dense model has not

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
-from engine.simulated.cost.catalog import list_profiles, load_budget, shape_and_table
+from engine.simulated.cost.catalog import UnknownProfileError, list_profiles, load_budget, load_profile, shape_and_table
 from engine.simulated.cost.exchange import exchange_of
 from engine.simulated.cost.models import BYTES, SHAPES
 from engine.simulated.cost.parameters import parameters_of
@@ -121,6 +121,17 @@ def test_the_command_fits_80_columns(model: str, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.slow
+def test_no_stage_is_without_a_layer() -> None:
+    """With GPUs enough there were 65,536 stages of 126 layers."""
+    card = card_of(DENSE, 100_000)
+    assert max(placement.pp for placement in card.placements) * 2 > card.shape.layers
+    assert max(placement.pp for placement in card.placements) <= card.shape.layers
+    with pytest.raises(LoadgenError, match="no such layout"):
+        card_of(f"{DENSE}?pp=512", 1000)
+    with pytest.raises(UnknownProfileError, match="layers are too few for 512 stages"):
+        load_profile(f"{DENSE}?pp=512")
+
+
 def test_the_document_has_the_five() -> None:
     result = CliRunner().invoke(app, ["plan", "model-card", f"{SPARSE}?tp=8", "--json"])
     card = json.loads(result.output)
