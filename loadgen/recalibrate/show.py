@@ -59,8 +59,8 @@ def _components(components: Components) -> dict[str, Any]:
 def show(found: Recalibrated, console: Console) -> None:
     for one, before, after in zip(found.observed, found.fitted.before, found.fitted.predicted, strict=True):
         table = Table(box=None, title=one.layout, title_justify="left")
-        for name in ("median, ms", "observed", "predicted", "", "new table", ""):
-            table.add_column(name, justify="left" if name == "median, ms" else "right")
+        for name in ("medians in ms", "observed", "predicted", "", "new table", ""):
+            table.add_column(name, justify="left" if name == "medians in ms" else "right")
         for part in dict.fromkeys((*COMPARED, "queue", "decode_queue", "decode")):
             values = [each.p50_ms(part) for each in (one.components, before, after)]
             if values[0] is not None:
@@ -68,7 +68,7 @@ def show(found: Recalibrated, console: Console) -> None:
         for name in ("kv_total_blocks", "kv_peak", "preemptions", "recomputed_tokens"):
             figures = [each.memory.get(name) for each in (one.components, before, after)]
             if figures[0] is not None:
-                table.add_row(name, _figure(figures[0]), _figure(figures[1]), "", _figure(figures[2]), "")
+                table.add_row(name, figure(figures[0]), figure(figures[1]), "", figure(figures[2]), "")
         table.add_row("good", *(f"{e.good}/{e.offered}" for e in (one.components, before)), "", f"{after.good}", "")
         console.print(table)
         same = "as predicted" if one.components.limit is before.limit else f"predicted: {before.limit.value}"
@@ -85,8 +85,11 @@ def _ms(value: float | None) -> str:
     return "–" if value is None else f"{value:.4g}"
 
 
-def _figure(value: float | None) -> str:
-    return "–" if value is None else f"{value:.5g}"
+def figure(value: float | None) -> str:
+    """Counts, and shares of them."""
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if value == 0 or value >= 100 else f"{value:.4g}"
 
 
 def _against(value: float | None, observed: float) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from engine.simulated.cost.catalog import table_of
 from engine.simulated.cost.table import read_table, write_table
 from loadgen.recalibrate.factors import Factors, scaled
 from loadgen.recalibrate.recalibration import valid_for
+from loadgen.recalibrate.show import figure
 from loadgen.recalibrate.versions import next_version, place_of, write_version
 from tandem.cli.app import app
 from tandem.cli.failure import Exit
@@ -116,3 +117,12 @@ def test_a_target_that_does_not_answer_is_a_failure(tmp_path: Path) -> None:
     words = ["--table", MODEL, "--target", "http://127.0.0.1:9", *TRAFFIC, "--out", str(tmp_path / "o")]
     result = CliRunner().invoke(app, ["recalibrate", *words, *each(LAYOUTS[:1])])
     assert getattr(result.exception, "status", None) == Exit.FAILED, result.output
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(110_340.0, "110,340"), (0.0, "0"), (0.0053871, "0.005387"), (12.0, "12"), (None, "–"), (68868.0, "68,868")],
+)
+def test_counts_are_shown_whole(value: float | None, shown: str) -> None:
+    """KV blocks of a table were shown as 1.1034e+05."""
+    assert figure(value) == shown
