@@ -53,7 +53,7 @@ def finish(
     write_page(folder / "report.html", data)
     console = terminal()
     show(console, data)
-    console.print(f"[dim]{folder}/: summary.json, requests.jsonl, summary.csv, report.html[/dim]", soft_wrap=True)
+    console.print(f"{folder}/: summary.json, requests.jsonl, summary.csv, report.html", style="dim", soft_wrap=True)
     if session.interrupted:
         raise typer.Exit(INTERRUPTED)
     if any(run["invalid"] for run in data["runs"]):

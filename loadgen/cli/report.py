@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.text import Text
 
 from loadgen.cli.finish import write_page
 from loadgen.failure import LoadgenError
@@ -67,7 +68,7 @@ def command(
         return
     found = changes(files.load(baseline), data, tolerance)
     for change in found:
-        console.print(f"{'[red]worse[/red]' if change.worse else '     '} {change}", highlight=False)
+        console.print(Text.assemble(("worse" if change.worse else "     ", "red"), f" {change}"))
     worse = sum(c.worse for c in found)
     console.print(f"{worse} of {len(found)} figures worse by more than {tolerance:.0%}")
     if worse:

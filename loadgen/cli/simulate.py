@@ -89,4 +89,4 @@ def _reproduce(paper: ReproduceOptions, seed: int, output: OutputOptions) -> int
     options = Options(
         seed, paper.jobs, paper.share, out, output.quiet, paper.host_us, fine=paper.fine, quick=paper.quick
     )
-    return reproduce(paper.reproduce, options, terminal())
+    return reproduce(paper.reproduce, options, terminal(markup=True))

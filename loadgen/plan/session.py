@@ -23,7 +23,7 @@ def run_plan(words: Words, jobs: int, budget_s: float | None, out: Path, quiet: 
     """Raises LoadgenError."""
     need_writable(out)
     planned = searched(asked(words), jobs, budget_s, quiet)
-    console = terminal()
+    console = terminal(markup=True)
     show_plan(planned, console)
     for line in write_plan(planned, out):
         console.print(line, highlight=False, soft_wrap=True)

@@ -98,7 +98,7 @@ def run_recalibration(words: Words, experiment: Experiment, *, dry_run: bool, as
     written = "" if invalid else _write(words, found, dry_run)
     data = document(found, written, "; ".join(invalid))
     _record(words, data)
-    console = terminal()
+    console = terminal(markup=True)
     if as_json:
         console.file.write(orjson.dumps(data, option=orjson.OPT_INDENT_2).decode() + "\n")
         return Outcome(False, _no_table(invalid))

@@ -34,6 +34,7 @@ from loadgen.report.curves import figures
 from loadgen.report.document import Scenario, document, search_document
 from loadgen.report.page import page
 from loadgen.report.svg import Axis, Line, chart, standalone
+from loadgen.report.terminal import terminal
 from loadgen.result import Ending
 from loadgen.search import Answer, Probe
 from loadgen.slo.policy import build_policy
@@ -137,6 +138,19 @@ def test_ranks_that_stand_on_no_gpu_are_not_called_gpus(data: dict[str, Any], no
     assert isinstance(console.file, StringIO)
     printed = console.file.getvalue()
     assert printed.count(f"({said})") == len(data["runs"]) + len(data["searches"])
+
+
+def test_a_class_whose_name_looks_like_markup_is_shown_as_it_is(
+    data: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A trace says what its classes are called, and after hours of a run the command ended with a traceback."""
+    told = {**copy.deepcopy(data), "kind": "run"}
+    group = next(iter(told["runs"][0]["by_bucket"].values()))
+    told["runs"][0]["by_class"] = {"[/b]": group, "[red]:bug:": group}
+    show(terminal(), told)
+    shown = capsys.readouterr().out
+    assert "[/b]" in shown
+    assert "[red]:bug:" in shown
 
 
 def test_in_virtual_time_the_node_is_what_the_profile_is_of() -> None:
