@@ -23,7 +23,7 @@ class Screens:
         return tuple(self._found.get(cell, {}).items())
 
     def keep(self, cell: str, layouts: Mapping[str, float]) -> None:
-        self._found[cell] = rounded = {name: float(f"{rate:.4g}") for name, rate in layouts.items()}
+        self._found[cell] = dict(layouts)
         if self._path is not None:
             with self._path.open("a") as file:
-                file.write(json.dumps({"cell": cell, "layouts": rounded}) + "\n")
+                file.write(json.dumps({"cell": cell, "layouts": self._found[cell]}) + "\n")
