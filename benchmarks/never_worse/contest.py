@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from benchmarks.never_worse.arms import Arm, Kind, Work, fluid, named, short, static_colocated, static_splits
-from benchmarks.never_worse.mixes import MIXES, SCREEN_SEED, Model
+from benchmarks.never_worse.mixes import MIXES, SCREEN_SEED, Case, Model
 from benchmarks.never_worse.screens import Screens
 from benchmarks.never_worse.store import Store
 from benchmarks.never_worse.trial import Aim, Hunt, Length
@@ -145,7 +145,7 @@ class Contest:
 
     @property
     def _case(self) -> str:
-        return f"{self.model.name} {self.mix} {self.aim.limits}"
+        return str(Case(self.model, self.mix, self.aim))
 
     def _screened(self) -> dict[Kind, list[Found]]:
         """The best of each kind, and its runner-up where there is one."""

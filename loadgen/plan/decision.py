@@ -43,7 +43,7 @@ def run(
     planned = simulation.schedule.requests
     if any(p.after is not None for p in planned):  # nobody knows beforehand when a turn of a session is sent
         results = simulation.run().results
-        judged = [r for r in results if window[0] <= r.intended_s < window[1]]
+        judged = in_window(results, window)
         return Ran(results, len(judged), sum(_missed(result, question.policy) for result in judged), cut=False)
     watch = _Watch(simulation, question, [p.index for p in planned if window[0] <= p.at_s < window[1]])
     count = len(watch.open)
@@ -87,6 +87,11 @@ class _Watch:
         if ttft_s is not None and first_s - flight.intended_s > ttft_s * _SLACK:
             return True
         return tpot_s is not None and now_s - first_s > tpot_s * (flight.output_tokens - 1) * _SLACK
+
+
+def in_window(results: tuple[Result, ...], window: tuple[float, float]) -> list[Result]:
+    """Of the requests that are judged."""
+    return [r for r in results if window[0] <= r.intended_s < window[1]]
 
 
 def _missed(result: Result, policy: Policy) -> bool:

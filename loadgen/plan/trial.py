@@ -10,9 +10,9 @@ from loadgen.measure.interval import Interval, share_over_time
 from loadgen.measure.saturation import detect
 from loadgen.measure.verdict import Judged, judge_all
 from loadgen.plan.candidate import Candidate
-from loadgen.plan.decision import run
+from loadgen.plan.decision import in_window, run
 from loadgen.plan.question import Effort, Question
-from loadgen.result import Ending, Result
+from loadgen.result import Ending
 from loadgen.search import Bisection, Probe
 from loadgen.simulate.layout import Layout
 from loadgen.simulate.simulation import Outcome, Simulation
@@ -82,10 +82,6 @@ def observe(candidate: Candidate, question: Question, rate: float, seed: int, ef
         _p99_ms([r.ttft_s for r in done]),
         _p99_ms([r.tpot_s for r in done]),
     )
-
-
-def in_window(results: tuple[Result, ...], window: tuple[float, float]) -> list[Result]:
-    return [r for r in results if window[0] <= r.intended_s < window[1]]
 
 
 def _p99_ms(values: list[float | None]) -> float | None:

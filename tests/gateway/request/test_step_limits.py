@@ -143,7 +143,8 @@ async def test_one_word_is_under_way_and_the_next_is_the_newest() -> None:
     assert len(client.said) == 2
 
 
-async def test_who_keeps_it_already_is_not_told_again_before_the_lease_nears_its_end() -> None:
+async def told() -> Scene:
+    """A worker with answers and a prompt that keeps what it was told."""
     scene = Scene(a=8192)
     await scene.met()
     scene.answers(20)
@@ -151,6 +152,11 @@ async def test_who_keeps_it_already_is_not_told_again_before_the_lease_nears_its
     scene.limits.attend("a")
     await scene.quiet()
     scene.forgets()
+    return scene
+
+
+async def test_who_keeps_it_already_is_not_told_again_before_the_lease_nears_its_end() -> None:
+    scene = await told()
     for _ in range(3):
         scene.limits.attend("a")
         await scene.quiet()
@@ -162,13 +168,7 @@ async def test_who_keeps_it_already_is_not_told_again_before_the_lease_nears_its
 
 
 async def test_steps_that_were_heard_of_change_the_next_word() -> None:
-    scene = Scene(a=8192)
-    await scene.met()
-    scene.answers(20)
-    scene.takes("long")
-    scene.limits.attend("a")
-    await scene.quiet()
-    scene.forgets()
+    scene = await told()
     scene.clock.now_s += 0.5
     scene.policy.stepped("a", StepTotals(decode_steps=1, decode_s=0.5, answers=20))
     scene.limits.attend("a")

@@ -6,8 +6,8 @@ import pytest
 
 from loadgen.measure.verdict import judge_all
 from loadgen.plan.candidate import Candidate, Engine, Part
-from loadgen.plan.decision import run
-from loadgen.plan.trial import in_window, observe
+from loadgen.plan.decision import in_window, run
+from loadgen.plan.trial import observe
 from loadgen.simulate.simulation import Simulation
 from proto.worker import Role
 from tests.examples import first
