@@ -29,7 +29,7 @@ class FullSteps(Book):
 
     full_tokens: int = 0
 
-    def step_tokens(self, law: StepLaw, aims: Aims, knobs: Knobs) -> int:
+    def most_tokens(self, law: StepLaw, aims: Aims, knobs: Knobs) -> int:
         return max(self.full_tokens, self.answers + len(self.handed) + 1)
 
 

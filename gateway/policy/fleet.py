@@ -18,7 +18,7 @@ class DecodeCandidate:
 
     `headroom_blocks`: what the growth of everything promised there leaves, by the worker's own forecast (R-41); None
     where it is not known. `asked`: somebody is being asked there for a place now. `kv_tokens`: the engine's whole KV,
-    where that is not what `blocks_total` says. `placed`: it says on which node or in which rack it is.
+    where that is not what `blocks_total` says; `engine_slots` likewise. `placed`: it says on which node or in which rack it is.
     """
 
     worker_id: str
@@ -34,6 +34,7 @@ class DecodeCandidate:
     asked: bool = False
     pool_blocks: int = 0
     kv_tokens: int = 0
+    engine_slots: int = 0
     placed: bool = False
 
     def could_ever(self, need: Need) -> bool:

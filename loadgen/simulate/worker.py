@@ -160,6 +160,7 @@ class SimWorker:
             slots_total=shape.slots_total,
             closed=self.door.closed(now_s),
             kv_tokens=self.pool.limits.blocks * shape.block_size_tokens,
+            engine_slots=self.pool.limits.max_num_seqs,
         )
 
     def as_prefill(self) -> PrefillCandidate:

@@ -35,6 +35,8 @@ class Book:
     context_tokens: float = 0.0
     handed: dict[str, float] = field(default_factory=dict)
     decoding: dict[str, Answer] = field(default_factory=dict)
+    kv_tokens: float = inf  # all that its engine has, and how many sequences that runs at once
+    sequences: float = inf
     steps: int = 0
     budget: int = 0  # tokens of a step, as the worker was told last
     _lately_s: float = inf  # what a step took of late
@@ -42,7 +44,8 @@ class Book:
     _looked_s: float = 0.0
     _fresh: list[tuple[Answer, float]] = field(default_factory=list)  # who began since the last look, and when
     _step_s: float | None = None  # what the most pressed answer allows, as of the last look; None when not known
-    _step_tokens: int | None = None
+    _most_tokens: int | None = None  # of a step, within that
+    _step_tokens: int | None = None  # of those, as many as the prompts in hand want
 
     @property
     def answers(self) -> int:
@@ -57,6 +60,12 @@ class Book:
         """KV that a step reads now."""
         answers = len(self.decoding)
         return self.context_tokens * answers / (answers + self.coming) if answers else 0.0
+
+    def held(self, knobs: Knobs, context_tokens: float = 0.0, answers: int = 0) -> float:
+        """Share of its KV, or of its sequences where that is more, that its answers take on the mean over their lives, with
+        so many more."""
+        of_kv = (self.context_tokens + context_tokens) / (knobs.kv_share * self.kv_tokens)
+        return max(of_kv, (len(self.decoding) + self.coming + answers) / self.sequences)
 
     def queue(self, key: str, tokens: int, *, late: bool) -> None:
         """A prompt that is to be computed here."""
@@ -129,8 +138,22 @@ class Book:
         return aim_s if self.decoding else inf
 
     def step_tokens(self, law: StepLaw, aims: Aims, knobs: Knobs) -> int:
-        """Tokens of the next step, of prompts and answers: as many as there may be where nobody has anything from a shorter one."""
+        """Tokens of the next step, of prompts and answers. A long step takes longer than two of half its size with the same answers
+        in them, so prompts are spread evenly over the steps where room for answers is short: the shorter it is, the more of the
+        limit on the first token the prompts in hand may take. Where there is plenty, nobody has anything from shorter steps."""
         if self._step_tokens is None:
+            most = self.most_tokens(law, aims, knobs)
+            answers = self.answers + len(self.handed)
+            if knobs.bounds_chunks and answers and self.backlog:
+                ease_s = min(1.0, self.held(knobs)) * knobs.ease_share * aims.ttft_s
+                enough = law.enough(self.backlog.tokens, ease_s, answers, self.reading_tokens, most)
+                most = min(most, max(enough, answers + knobs.smallest_chunk_tokens))
+            self._step_tokens = most
+        return self._step_tokens
+
+    def most_tokens(self, law: StepLaw, aims: Aims, knobs: Knobs) -> int:
+        """Of a step, as far as its answers allow."""
+        if self._most_tokens is None:
             answers = self.answers + len(self.handed)
             least = answers + knobs.smallest_chunk_tokens
             if knobs.bounds_chunks and not answers:
@@ -138,19 +161,19 @@ class Book:
             elif knobs.bounds_chunks:
                 may_s, most = self.step_s(law, aims, knobs), knobs.largest_step_tokens
                 least = max(least, law.fastest(may_s, answers, self.reading_tokens, most, knobs.size_slack))
-            self._step_tokens = least
-        return self._step_tokens
+            self._most_tokens = least
+        return self._most_tokens
 
-    def chunk_tokens(self, law: StepLaw, aims: Aims, knobs: Knobs) -> int:
-        """Prompt tokens of the next step."""
-        return self.step_tokens(law, aims, knobs) - self.answers - len(self.handed)
+    def most_chunk_tokens(self, law: StepLaw, aims: Aims, knobs: Knobs) -> int:
+        """Prompt tokens of such a step."""
+        return self.most_tokens(law, aims, knobs) - self.answers - len(self.handed)
 
     def first_token_s(self, tokens: int, law: StepLaw, aims: Aims, knobs: Knobs) -> float:
         """When a prompt of so many uncached tokens would be computed here, after those in hand that go before it, or after half
         of a step of the answers."""
         answers, ahead = len(self.decoding), self.backlog.ahead(tokens)
         reading = self.context_tokens * answers / (answers + self.coming) if answers else 0.0
-        chunk = self.step_tokens(law, aims, knobs) - answers - len(self.handed)
+        chunk = self.most_tokens(law, aims, knobs) - answers - len(self.handed)
         whole, rest = divmod(ahead + tokens, chunk)
         wait_s = law.step_s(answers, reading) / 2 if answers and not ahead else 0.0
         whole_s = whole * law.step_s(answers, reading, chunk) if whole else 0.0
@@ -159,22 +182,23 @@ class Book:
     def steps_s(
         self, context_tokens: float, tokens: int, law: StepLaw, aims: Aims, knobs: Knobs, haste: float
     ) -> tuple[float, float]:
-        """The step that an answer of so much KV would see here, with a prompt of `tokens` computed here, and without. Prompts make
-        the steps of the answers longer; where chunks cannot be bounded, what they take is spread over an answer of `haste`."""
+        """The mean step that an answer of so much KV would see here, with a prompt of `tokens` computed here, and without. Prompts
+        make the steps of the answers longer: what those in hand take is spread over an answer of `haste`, if it is not so short
+        that all of its steps have prompts in them."""
         answers = len(self.decoding)
         promised, context = answers + self.coming + 1, self.context_tokens + context_tokens
         if not answers:
             return (alone_s := law.step_s(promised, context)), alone_s
-        backlog = self.backlog.tokens
-        if knobs.bounds_chunks:
-            chunk = self.chunk_tokens(law, aims, knobs)
-            with_s = law.step_s(promised, context, min(backlog + tokens, chunk))
-            return with_s, law.step_s(promised, context, min(backlog, chunk))
-        bare_s = law.step_s(promised, context)
-        return bare_s + (backlog + tokens) * law.token_s * haste, bare_s + backlog * law.token_s * haste
+        backlog, bare_s = self.backlog.tokens, law.step_s(promised, context)
+        with_s, alone_s = bare_s + (backlog + tokens) * law.token_s * haste, bare_s + backlog * law.token_s * haste
+        if not knobs.bounds_chunks:
+            return with_s, alone_s
+        chunk = self.most_chunk_tokens(law, aims, knobs)
+        full_s = law.step_s(promised, context, min(backlog + tokens, chunk))
+        return min(with_s, full_s), min(alone_s, law.step_s(promised, context, min(backlog, chunk)))
 
     def _changed(self) -> None:
-        self._step_s = self._step_tokens = None
+        self._step_s = self._most_tokens = self._step_tokens = None
 
 
 def handed_aim_s(haste: float, aims: Aims, knobs: Knobs) -> float:

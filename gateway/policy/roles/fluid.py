@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Collection, Sequence, Set
 from math import inf
+from statistics import fmean
 
 from gateway.policy.need import Need
 from gateway.policy.roles.book import Book
 from gateway.policy.roles.demand import Demand, haste_of
 from gateway.policy.roles.knobs import Aims, Knobs
 from gateway.policy.roles.law import StepLaw
-from gateway.policy.roles.split import best
+from gateway.policy.roles.split import Room, best
 from gateway.policy.roles.trip import Trip
 from gateway.policy.routing import (
     DecodeCandidate,
@@ -31,7 +32,7 @@ _TOLD = 6
 #: What one prompt's chunk leaves of a step where answers are handed over.
 _SPARE_TOKENS = 16
 
-#: Who may decode a prompt, and the share of its KV that it would hold.
+#: Who may decode a prompt, and the share of its room that it would hold.
 _Held = tuple[DecodeCandidate, Book, float]
 
 
@@ -154,7 +155,7 @@ class Fluid:
         wait. Where answers are handed over it leaves a few: where a prompt takes all that there is, an engine does not even
         begin to load."""
         book = self.book(worker_id)
-        chunk = self._chunk_tokens(book)
+        chunk = book.step_tokens(self.law, self.aims, self.knobs) - book.answers - len(book.handed)
         if book.backlog.shared:
             chunk = -(-chunk // 2)
         return max(1, chunk - _SPARE_TOKENS) if book.handed else chunk
@@ -170,8 +171,7 @@ class Fluid:
         if isinstance(fitting, Wait | NoRoute):
             return fitting
         self._look(fleet)
-        if not self.knobs.bounds_chunks:
-            self._haste = self._demand.load(self._clock()).haste
+        self._haste = self._demand.load(self._clock()).haste
         if avoid:
             fitting = [one for one in fitting if one.worker_id not in avoid] or fitting
         held = self._held(need, fitting)
@@ -210,7 +210,7 @@ class Fluid:
         if self.knobs.first_tokens < 2:
             return 1
         book = self.book(worker_id)
-        chunk = min(book.backlog.tokens, self._chunk_tokens(book))
+        chunk = min(book.backlog.tokens, book.most_chunk_tokens(self.law, self.aims, self.knobs))
         step_s = self.law.step_s(book.answers + 1, book.reading_tokens + need.prompt_tokens, chunk)
         return self.knobs.first_tokens if step_s <= self.knobs.tpot_share * self.aims.tpot_s else 1
 
@@ -225,14 +225,13 @@ class Fluid:
         ]
 
     def _held(self, need: Need, fitting: Sequence[DecodeCandidate]) -> list[_Held]:
-        """With the share of its KV that each one's answers would hold."""
-        context, share = _context(need), self.knobs.kv_share
-        books = [(one, self._books.get(one.worker_id) or self.book(one.worker_id)) for one in fitting]
-        return [(one, book, (book.context_tokens + context) / (share * _kv_tokens(one))) for one, book in books]
-
-    def _chunk_tokens(self, book: Book) -> int:
-        """Of all prompts."""
-        return book.chunk_tokens(self.law, self.aims, self.knobs)
+        """With the share of its room that each one's answers would take."""
+        context, knobs, found = _context(need), self.knobs, []
+        for one in fitting:
+            book = self._books.get(one.worker_id) or self.book(one.worker_id)
+            book.kv_tokens, book.sequences = _kv_tokens(one), _sequences(one)
+            found.append((one, book, book.held(knobs, context, need.answers)))
+        return found
 
     def _first_token_s(self, worker_id: str, tokens: int) -> float:
         return self.book(worker_id).first_token_s(tokens, self.law, self.aims, self.knobs)
@@ -248,9 +247,9 @@ class Fluid:
         self.leaning &= {one.worker_id for one in fluid}
         decode = len(fleet.decodes) - len(fluid)
         prefill = sum(p.role is Role.PREFILL for p in fleet.prefills)
-        kv = sum(map(_kv_tokens, fleet.decodes)) / len(fleet.decodes)
+        room = Room(fmean(map(_kv_tokens, fleet.decodes)), fmean(map(_sequences, fleet.decodes)))
         load = self._demand.load(now_s)
-        wanted = best(load, self.law, len(fluid), prefill, decode, kv, self.aims, self.knobs, len(self.leaning))
+        wanted = best(load, self.law, len(fluid), prefill, decode, room, self.aims, self.knobs, len(self.leaning))
         by_answers = sorted(fluid, key=lambda d: (self.book(d.worker_id).context_tokens, d.worker_id))
         for one in by_answers:
             if len(self.leaning) < wanted:
@@ -288,3 +287,8 @@ def _context(need: Need) -> float:
 
 def _kv_tokens(one: DecodeCandidate) -> int:
     return one.kv_tokens or one.blocks_total * one.block_size_tokens
+
+
+def _sequences(one: DecodeCandidate) -> int:
+    """That run at once."""
+    return one.engine_slots or one.slots_total

@@ -25,6 +25,7 @@ class Knobs:
     answers of a worker, those that allow the shortest steps and are passed over.
     `largest_step_tokens` bounds a step with its answers, `smallest_chunk_tokens` what it has of prompts; they are equal where
     engines take no other limit (`bounds_chunks` False). `size_slack`: how much slower prompts may be computed in shorter steps.
+    `ease_share`: of the limit on the first token, what the prompts in hand may take where room for answers is short.
     `late_share`: a prompt that is not expected within this multiple of the limit goes behind those that are; infinite where
     engines keep the order of arrival. `late_tokens`: so many of a worker's tokens may go behind, and the rest of one prompt: who
     comes then keeps its turn, so that a fleet that is asked for more than it can do does not leave out whoever is long.
@@ -47,6 +48,7 @@ class Knobs:
     largest_step_tokens: int = 2048
     smallest_chunk_tokens: int = 64
     size_slack: float = 0.02
+    ease_share: float = 0.2
     late_share: float = 1.0
     late_tokens: int = 4096
     first_tokens: int = 1

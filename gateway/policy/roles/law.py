@@ -60,6 +60,14 @@ class StepLaw:
         enough = (1 - slack) * max(rates.values())
         return min(tokens for tokens, rate in rates.items() if rate >= enough)
 
+    def enough(self, prompts: int, within_s: float, answers: int, context_tokens: float, most: int) -> int:
+        """The size of the shortest steps of whole tiles, up to `most`, that compute so many tokens of prompts in that time."""
+        for tile in range(answers // _TILE + 1, ceil(most / _TILE)):
+            chunk = tile * _TILE - answers
+            if chunk * within_s >= prompts * self.step_s(answers, context_tokens, chunk):
+                return tile * _TILE
+        return most
+
     def _sizes_within(self, computed_s: float, answers: int, most: int) -> Iterator[int]:
         """Whole tiles, and what more the time allows."""
         for tile in range(answers // _TILE + 1, ceil(most / _TILE) + 1):

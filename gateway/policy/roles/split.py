@@ -14,12 +14,20 @@ _MOST = 64.0
 
 
 @dataclass(frozen=True, slots=True)
+class Room:
+    """Of one worker: its KV, and how many sequences it runs at once."""
+
+    kv_tokens: float
+    sequences: float
+
+
+@dataclass(frozen=True, slots=True)
 class Groups:
     """`leaning` workers compute prompts alone, `decoding` ones decode and compute what prompts are left."""
 
     leaning: int
     decoding: int
-    kv_tokens: float
+    room: Room
 
 
 def carries(load: Load, law: StepLaw, groups: Groups, aims: Aims, knobs: Knobs) -> float:
@@ -39,7 +47,7 @@ def fits(load: Load, times: float, law: StepLaw, groups: Groups, aims: Aims, kno
     """Whether `times` the load can be served.
 
     A decoding worker whose steps take T s has T × tokens per s answers at a time; prompts in the same steps make them
-    longer. T follows from the law of steps, and must keep the aim; so must the KV that those answers hold.
+    longer. T follows from the law of steps, and must keep the aim. There must be KV for those answers, and room in the batch.
     """
     aside = groups.leaning / law.token_s
     left = max(0.0, times * load.prompt_tokens_per_s - aside)
@@ -51,9 +59,10 @@ def fits(load: Load, times: float, law: StepLaw, groups: Groups, aims: Aims, kno
     if free <= busy:
         return False
     step_s = law.weights_s / sqrt(free * free - busy * busy)
-    kv_tokens = tokens * step_s * load.context_tokens
+    answers, room = tokens * step_s, groups.room
     aim_s = handed_aim_s(load.haste if groups.leaning else 0.0, aims, knobs)
-    return step_s <= aim_s and kv_tokens <= knobs.kv_share * groups.kv_tokens
+    fit = answers * load.context_tokens <= knobs.kv_share * room.kv_tokens and answers <= room.sequences
+    return step_s <= aim_s and fit
 
 
 def best(
@@ -62,7 +71,7 @@ def best(
     fluid: int,
     prefill: int,
     decode: int,
-    kv_tokens: float,
+    room: Room,
     aims: Aims,
     knobs: Knobs,
     now: int,
@@ -73,7 +82,7 @@ def best(
     is KV moved for less: nobody leans where that carries nearly as much, by half of the gain where some lean already.
     """
     carried = {
-        lean: carries(load, law, Groups(prefill + lean, decode + fluid - lean, kv_tokens), aims, knobs)
+        lean: carries(load, law, Groups(prefill + lean, decode + fluid - lean, room), aims, knobs)
         for lean in range(fluid + 1 if decode else fluid)
     }
     choice = max(carried, key=lambda lean: (carried[lean], -lean))

@@ -57,3 +57,59 @@ def test_where_nobody_decodes_a_step_is_as_large_as_it_may_be_whatever_is_though
         law.learn(StepTotals(chunk_steps=1, chunk_s=0.11, chunk_tokens=2048), 2048)
     assert law.fastest(1.0, 0, 0, 2048, 0.0) == 1536
     assert Book().step_tokens(law, AIMS, KNOBS) == 2048
+
+
+def with_a_prompt(*, held: float, prompt_tokens: int = 600, answers: int = 100, of_sequences: bool = False) -> Book:
+    """Answers that take so much of the worker's room, and a prompt in hand."""
+    book = Book(steps=1)
+    for at in range(answers):
+        book.enter(str(at), 1000, 5000, handed=False)
+        book.begin(str(at), 0.0, 5000, 0.0)
+    if of_sequences:
+        book.sequences = answers / held
+    else:
+        book.kv_tokens = book.context_tokens / (held * KNOBS.kv_share)
+    book.queue("prompt", prompt_tokens, late=False)
+    return book
+
+
+def chunk(book: Book) -> int:
+    return book.step_tokens(LAW, AIMS, KNOBS) - book.answers
+
+
+@pytest.mark.parametrize("of_sequences", [False, True])
+def test_the_shorter_the_room_the_more_evenly_prompts_are_spread_over_the_steps(of_sequences: bool) -> None:
+    """KV that answers keep for longer is KV that the next prompts wait for: two steps of half the size are over sooner than a
+    long one and a bare one. A fleet whose room was short had 12 points fewer good requests with chunks as large as answers allow."""
+    none, some, much = (chunk(with_a_prompt(held=held, of_sequences=of_sequences)) for held in (0.01, 0.2, 1.0))
+    assert none == chunk(with_a_prompt(held=1e-9)) == with_a_prompt(held=0.01).most_chunk_tokens(LAW, AIMS, KNOBS)
+    assert none > some >= much
+
+
+def test_what_is_wanted_is_computed_in_the_time_that_it_may_take() -> None:
+    book = with_a_prompt(held=1.0, prompt_tokens=4000)
+    wanted = chunk(book)
+    within_s = KNOBS.ease_share * AIMS.ttft_s
+    assert wanted / LAW.step_s(book.answers, book.reading_tokens, wanted) >= 4000 / within_s
+    less = wanted - 128
+    assert less / LAW.step_s(book.answers, book.reading_tokens, less) < 4000 / within_s
+
+
+def test_a_backlog_that_takes_longer_gets_all_that_answers_allow() -> None:
+    book = with_a_prompt(held=1.0, prompt_tokens=100_000)
+    assert chunk(book) == book.most_chunk_tokens(LAW, AIMS, KNOBS)
+
+
+def test_room_that_is_more_than_taken_asks_for_no_smaller_steps_than_that_which_is_all_taken() -> None:
+    assert chunk(with_a_prompt(held=3.0)) == chunk(with_a_prompt(held=1.0))
+
+
+def test_prompts_in_hand_make_a_long_answers_mean_step_hardly_longer() -> None:
+    """The step that an answer would see was that with a whole chunk in it, so that workers with prompts in hand were shunned and
+    others got more answers than they had room for."""
+    book = with_a_prompt(held=0.5, prompt_tokens=1500)
+    bare_s = LAW.step_s(book.promised + 1, book.context_tokens + 1000)
+    long_s, short_s = (book.steps_s(1000, 500, LAW, AIMS, KNOBS, haste)[0] for haste in (1e-4, 1.0))
+    assert bare_s < long_s < 1.001 * bare_s
+    full = min(2000, book.most_chunk_tokens(LAW, AIMS, KNOBS))
+    assert short_s == LAW.step_s(book.promised + 1, book.context_tokens + 1000, full)

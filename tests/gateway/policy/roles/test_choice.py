@@ -46,7 +46,15 @@ def fleets(draw: st.DrawFn) -> Fleet:
         if role.decodes:
             free, total = draw(st.integers(0, 3000)), draw(st.sampled_from([1500, 3000]))
             headroom = draw(st.none() | st.floats(-10, 3000))
-            decode = DecodeCandidate(name, role, draw(st.sampled_from([4096, 32_768])), 16, total, min(free, total), 4)
+            decode = DecodeCandidate(
+                name,
+                role,
+                draw(st.sampled_from([4096, 32_768])),
+                16,
+                total,
+                min(free, total),
+                draw(st.sampled_from([4, 40])),
+            )
             cached, closed = draw(st.sampled_from([0, 0, 48, 19_000])), draw(st.sampled_from([False, False, True]))
             decodes.append(_with(decode, cached_tokens=cached, closed=closed, headroom_blocks=headroom))
         if role.prefills:
@@ -90,17 +98,22 @@ def plainly(fluid: Fluid, need: Need, fleet: Fleet, avoid: set[str]) -> Outlook:
     knobs, law = fluid.knobs, fluid.law
     output = max(1.0, need.expected_tokens or need.growth_tokens)
     context = need.prompt_tokens + output / 2
-    haste = 0.0 if knobs.bounds_chunks else fluid._demand.load(1.0).haste
+    haste = fluid._demand.load(1.0).haste
 
     def held(one: DecodeCandidate) -> float:
-        return (fluid.book(one.worker_id).context_tokens + context) / (knobs.kv_share * (one.blocks_total * 16))
+        book = fluid.book(one.worker_id)
+        of_kv = (book.context_tokens + context) / (knobs.kv_share * (one.blocks_total * 16))
+        return max(of_kv, (book.promised + need.answers) / one.slots_total)
 
     def step_s(one: DecodeCandidate, tokens: int) -> float:
         book = fluid.book(one.worker_id)
         tokens = book.backlog.tokens + tokens if book.answers else 0
-        chunk = min(tokens, book.chunk_tokens(law, AIMS, knobs)) if knobs.bounds_chunks else 0
-        spread_s = 0.0 if knobs.bounds_chunks else tokens * law.token_s * haste
-        return law.step_s(book.promised + 1, book.context_tokens + context, chunk) + spread_s
+        answers, context_tokens = book.promised + 1, book.context_tokens + context
+        spread_s = law.step_s(answers, context_tokens) + tokens * law.token_s * haste
+        if not knobs.bounds_chunks:
+            return spread_s
+        chunk = min(tokens, book.most_chunk_tokens(law, AIMS, knobs))
+        return min(spread_s, law.step_s(answers, context_tokens, chunk))
 
     def first_s(name: str, tokens: int) -> float:
         return fluid.book(name).first_token_s(tokens, law, AIMS, knobs)

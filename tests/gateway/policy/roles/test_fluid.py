@@ -67,6 +67,23 @@ def test_a_cached_prompt_goes_where_it_is_cached() -> None:
     assert world.send(SHORT).worker_id == "w2"
 
 
+def test_a_worker_whose_batch_is_nearly_full_is_not_taken_for_an_empty_one() -> None:
+    """Short answers leave KV free, and still wait for a place in the batch. By KV alone the answers went where the KV was."""
+    world = World()
+    for at in range(30):
+        world.fluid.taken(f"small {at}", Placement("w0", Path.COLOCATED, ""), Need(10, 10, 1))
+    for at in range(12):
+        for name in ("w1", "w2", "w3"):
+            world.fluid.taken(f"large {name} {at}", Placement(name, Path.COLOCATED, ""), Need(3000, 500, 1))
+    for key in list(world.fluid._trips):
+        world.fluid.prefilled(key)
+    by_kv = world.fluid.place(SHORT, world.fleet, RULES)
+    decodes = tuple(replace(one, engine_slots=32) for one in world.fleet.decodes)
+    by_both = world.fluid.place(SHORT, replace(world.fleet, decodes=decodes), RULES)
+    assert isinstance(by_kv, Placement) and by_kv.worker_id == "w0"
+    assert isinstance(by_both, Placement) and by_both.worker_id != "w0"
+
+
 def test_under_a_tight_limit_long_prompts_are_computed_apart() -> None:
     world = World(tpot_s=0.028)
     late = world.code_for(20.0, 10.0)[100:]
