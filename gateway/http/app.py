@@ -36,6 +36,7 @@ def build_http(surface: Surface, lifespan: Lifespan | None = None) -> FastAPI:
         version=VERSION,
         lifespan=lifespan,
         redoc_url=None,
+        swagger_ui_oauth2_redirect_url=None,
         redirect_slashes=False,
     )
     for routes in (generation_routes, text_routes, operation_routes, policy_routes):

@@ -1,20 +1,25 @@
 """The OpenAPI document, and a few random requests made from it; test_fuzz.py makes many, to real workers."""
 
 import asyncio
+import re
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 from schemathesis import GenerationMode
+from starlette.routing import Route
 
+from gateway.http.app import build_http
 from proto.work import FinishReason
 from tests.examples import first
 from tests.gateway.http.fuzzing import BODIES, fuzz, operations
 from tests.gateway.http.scripted import says, site
 from tests.waiting import HANG_S
 
+PAGE = Path(__file__).parents[3] / "docs/http-api.md"
 ROUTES = {
     ("POST", "/v1/chat/completions"),
     ("POST", "/v1/completions"),
@@ -77,6 +82,21 @@ def url() -> Iterator[str]:
 
 def test_the_document_describes_every_route(url: str) -> None:
     assert {(operation.method.upper(), operation.path) for operation in operations(url)} == ROUTES
+
+
+async def test_the_page_names_every_route_and_no_other() -> None:
+    async with site(says("a")) as at:
+        routes = [route for route in build_http(at.surface).routes if isinstance(route, Route)]
+    served = {(method, unnamed(route.path)) for route in routes for method in route.methods or () if method != "HEAD"}
+    assert served > {(method, unnamed(path)) for method, path in ROUTES}  # these and what FastAPI adds
+    rows = [line.split("|")[1] for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
+    named = [found for row in rows for found in re.findall(r"`([A-Z]+) (/[^`]*)`", row)]
+    assert sorted((method, unnamed(path)) for method, path in named) == sorted(served)
+
+
+def unnamed(path: str) -> str:
+    """Whatever its parameters are called."""
+    return re.sub(r"{[^}]*}", "{}", path)
 
 
 @pytest.mark.parametrize("path", first(2, BODIES))
