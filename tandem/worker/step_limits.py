@@ -12,6 +12,9 @@ _Bounds = tuple[int, int]
 
 _FREE: _Bounds = 0, 0
 
+#: No gateway can bound an engine for longer than this, whatever it asks for, unless it says so again; they ask for seconds.
+MAX_LEASE_S = 60.0
+
 
 @dataclass(slots=True)
 class StepLimits:
@@ -30,8 +33,8 @@ class StepLimits:
         """The newest word of a gateway; what it hears of the steps is from before it."""
         stats = self.dispatcher.stats()
         self._limits.pop(limit.gateway_id, None)
-        if limit.step_tokens and limit.lease_s > 0:
-            self._limits[limit.gateway_id] = limit, self.clock() + limit.lease_s
+        if limit.step_tokens and limit.lease_s > 0:  # which NaN is not
+            self._limits[limit.gateway_id] = limit, self.clock() + min(limit.lease_s, MAX_LEASE_S)
         # An engine that could not be told a moment ago may not even have heard that there is no limit any more.
         self.tend(again=not stats.most_step_tokens)
         return StepReport(stats.most_step_tokens, stats.totals)

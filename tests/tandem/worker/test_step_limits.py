@@ -1,6 +1,7 @@
 """What several gateways let one engine do in a step, and for how long."""
 
 import asyncio
+import math
 from dataclasses import replace
 from typing import cast
 
@@ -10,7 +11,7 @@ from engine.base import Engine, EngineStats
 from engine.dispatcher import NO_STATS, Dispatcher
 from proto import services
 from proto.worker import Role, StepLimit, StepReport, StepTotals
-from tandem.worker.step_limits import StepLimits
+from tandem.worker.step_limits import MAX_LEASE_S, StepLimits
 from tests.engine.scripted import Scripted
 from tests.gateway.cluster.facts import Clock
 from tests.tandem.worker.harness import Served, serve, until, work
@@ -63,6 +64,28 @@ def test_a_limit_ends_with_its_lease() -> None:
     scene.clock.now_s += 0.2
     scene.limits.tend()
     scene.limits.tend()
+    assert scene.engine.limits == [(512, 100), (0, 0)]
+
+
+@pytest.mark.parametrize("lease_s", [1e9, 1e308, math.inf])
+def test_nobody_can_set_an_endless_limit(lease_s: float) -> None:
+    scene = Scene()
+    scene.say("a", 512, lease_s=lease_s)
+    scene.clock.now_s += MAX_LEASE_S - 0.1
+    scene.limits.tend()
+    assert scene.engine.limits == [(512, 100)]
+    scene.clock.now_s += 0.2
+    scene.limits.tend()
+    assert scene.engine.limits == [(512, 100), (0, 0)]
+
+
+@pytest.mark.parametrize("lease_s", [0.0, -1.0, -math.inf, math.nan])
+def test_a_limit_without_a_time_is_none_and_ends_the_one_before(lease_s: float) -> None:
+    scene = Scene()
+    scene.say("b", 512, lease_s=lease_s)
+    assert scene.engine.limits == []
+    scene.say("a", 512)
+    scene.say("a", 256, lease_s=lease_s)
     assert scene.engine.limits == [(512, 100), (0, 0)]
 
 
