@@ -12,10 +12,20 @@ from loadgen.failure import LoadgenError
 
 _PAIR = re.compile(r"(ttft|tpot|e2el|itl\w*(\.\d+)?):\S*")
 
+_HELP = """
+Measures how many requests per second per GPU a serving layout really serves within its latency promises.
+
+Examples:
+
+  loadgen workload list
+  loadgen run localhost:8000 -w azure-conv --rate 2,4,8 -d 120 \\
+    --goodput "ttft:500 tpot:50"
+"""
+
 #: 0 good, 1 regression, 2 cannot be done as asked, 3 the run is invalid, 130 interrupted.
 app = typer.Typer(
     name="loadgen",
-    help="Measures how many requests per second per GPU a serving layout really serves within its latency promises.",
+    help=_HELP,
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,

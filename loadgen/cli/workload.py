@@ -27,7 +27,16 @@ from loadgen.workload.sessions import SESSIONS
 from loadgen.workload.spec import Catalogue
 from loadgen.workload.trace import TraceWorkload
 
-app = typer.Typer(help="List, describe, sample, record, plot and fit workloads.", no_args_is_help=True)
+_HELP = """
+List, describe, sample, record, plot and fit workloads.
+
+Examples:
+
+  loadgen workload list
+  loadgen workload describe azure-conv
+"""
+
+app = typer.Typer(help=_HELP, no_args_is_help=True)
 app.command("record")(record_workload)
 
 Spec = Annotated[
@@ -40,7 +49,11 @@ Tokenizer = Annotated[str, typer.Option("--tokenizer", help="For ShareGPT.", met
 
 @app.command("list")
 def list_workloads() -> None:
-    """Names, lengths and sources."""
+    """
+    Names, lengths and sources.
+
+    Example: loadgen workload list
+    """
     table = Table(box=None)
     for name in ("name", "input p50", "p99", "output p50", "p99", "what"):
         table.add_column(name, justify="left" if name in ("name", "what") else "right")
@@ -67,7 +80,14 @@ def describe_workload(
     tokenizer: Tokenizer = "",
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
-    """Distributions of lengths, prefixes and arrivals."""
+    """
+    Distributions of lengths, prefixes and arrivals.
+
+    Examples:
+
+      loadgen workload describe azure-conv
+      loadgen workload describe "chat-sessions weight=3" agent-sessions
+    """
     rows, notes = _draw(spec, requests, seed, tokenizer)
     found = describe(rows)
     if as_json:
@@ -83,7 +103,11 @@ def sample_workload(
     seed: Seed = 0,
     tokenizer: Tokenizer = "",
 ) -> None:
-    """Requests as CSV, in the plain format that loadgen also reads."""
+    """
+    Requests as CSV, in the plain format that loadgen also reads.
+
+    Example: loadgen workload sample azure-conv -n 1000 > requests.csv
+    """
     rows, _ = _draw(spec, requests, seed, tokenizer)
     made = [row_of(d) | {"hash_ids": " ".join(map(str, d.prefix))} for d in rows[:requests]]
     out = csv.DictWriter(sys.stdout, list(made[0]))
@@ -99,7 +123,11 @@ def plot_workload(
     seed: Seed = 0,
     tokenizer: Tokenizer = "",
 ) -> None:
-    """CDFs of prompt and output lengths as SVG."""
+    """
+    CDFs of prompt and output lengths as SVG.
+
+    Example: loadgen workload plot azure-conv -o lengths.svg
+    """
     rows, _ = _draw(spec, requests, seed, tokenizer)
     grid = np.linspace(0, 100, 201)
     lines = [
@@ -122,7 +150,14 @@ def fit_workload(
     licence: Annotated[str, typer.Option("--licence")],
     title: Annotated[str, typer.Option("--title")] = "",
 ) -> None:
-    """Turn a trace into a family (percentiles and correlations, no rows), as JSON."""
+    """
+    Turn a trace into a family (percentiles and correlations, no rows), as JSON.
+
+    Example:
+
+      loadgen workload fit requests.csv --name mine --source "our chat, May" \\
+        --licence internal > mine.json
+    """
     rows, notes = reader.read(trace)
     data = fit_family(name, title or name, source, licence, rows, notes)
     sys.stdout.buffer.write(orjson.dumps(data) + b"\n")

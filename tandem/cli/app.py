@@ -36,6 +36,12 @@ shows what runs.
 Exit status: 0 all well, 1 something failed, 2 usage, 3 a setting is wrong,
 4 no gateway answers, 5 the machine lacks something (port, model, engine,
 memory), 130 interrupted.
+
+Examples:
+
+  tandem models fetch
+  tandem up
+  tandem status
 """
 
 app = typer.Typer(

