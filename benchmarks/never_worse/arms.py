@@ -57,9 +57,10 @@ class Work:
     prompt_gpu_s: Mapping[int, float]
     answer_gpu_s: Mapping[int, float]
 
-    def start(self, tp: int) -> float:
-        """A rate to begin the search with, in requests/s of all GPUs."""
-        return GPUS / 2 / (self.prompt_gpu_s[tp] + self.answer_gpu_s[tp])
+    @property
+    def start(self) -> float:
+        """A rate to begin a search with, in requests/s of all GPUs: half of what the best degree could carry."""
+        return GPUS / 2 / min(self.prompt_gpu_s[tp] + self.answer_gpu_s[tp] for tp in self.prompt_gpu_s)
 
     @classmethod
     def of(cls, model: Model, workload: Workload) -> "Work":

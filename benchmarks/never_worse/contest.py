@@ -112,8 +112,7 @@ class Contest:
 
     def rates(self, arms: Sequence[Arm], seeds: Sequence[int]) -> list[float]:
         """Of these alone: nothing is chosen."""
-        work = Work.of(self.model, self.workload)
-        start, found = max(map(work.start, self.model.degrees)), []
+        start, found = Work.of(self.model, self.workload).start, []
         for arm in arms:
             found.append(self._finely(self._hunt(arm, tuple(seeds)), start))
             start = found[-1] or start
@@ -130,7 +129,7 @@ class Contest:
         """Who may hand off and never did is as who may not."""
         if not fluids.hunt.handed:
             return fluids
-        start = fluids.rate or max(map(Work.of(self.model, self.workload).start, self.model.degrees))
+        start = fluids.rate or Work.of(self.model, self.workload).start
         two = self._two(fluid(self.model, self.aim, leans=False), start, start / 16)
         return self._final(two, seeds) if two else replace(fluids, name="", rate=0.0)
 
@@ -150,8 +149,7 @@ class Contest:
     def _screened(self) -> dict[Kind, list[Found]]:
         """The best of each kind, and its runner-up where there is one."""
         work = Work.of(self.model, self.workload)
-        start = max(map(work.start, self.model.degrees))
-        least = start / 64
+        start, least = work.start, work.start / 64
         found = {Kind.COLOCATED: self._two(static_colocated(self.model), start, least)}
         static = found[Kind.COLOCATED][0].rate if found[Kind.COLOCATED] else 0.0
         if static:
