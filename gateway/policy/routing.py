@@ -67,7 +67,8 @@ class Rules:
 @dataclass(frozen=True, slots=True)
 class Way:
     """One way for a prompt, as it was weighed: where it is decoded and computed, and after how many tokens of the answer
-    it is handed over (0: never). `load` is what it is chosen by, the less the better; times are predictions in s."""
+    it is handed over (0: never). `load` is what it is chosen by, the less the better; times are predictions in s; `room_share`:
+    of the KV of who decodes, or of its places in the batch where that is more."""
 
     worker_id: str
     computed_by: str
@@ -75,7 +76,7 @@ class Way:
     load: float
     first_token_s: float
     step_s: float
-    kv_share: float
+    room_share: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from rich.text import Text
 from gateway.wording import counted
 from tandem.units import number
 
-_WHAT_LOAD = "load: first token, step and KV held, each against its aim; the way with the least was taken"
+_WHAT_LOAD = "load: first token, step and room taken, each against its aim; the way with the least was taken"
 
 
 def render(decision: Mapping[str, Any]) -> RenderableType:
@@ -83,7 +83,7 @@ def _look(look: Mapping[str, Any]) -> Iterator[RenderableType]:
 def _ways(ways: list[Mapping[str, Any]]) -> Table:
     """What the role policy weighed; the first was taken. `handed` says after how many tokens."""
     table = Table(box=None, pad_edge=True)
-    for column in ("computed by", "decoded by", "handed", "load", "first token", "step", "KV held"):
+    for column in ("computed by", "decoded by", "handed", "load", "first token", "step", "room taken"):
         table.add_column(column, justify="left" if column.endswith("by") else "right")
     for way in ways:
         table.add_row(
@@ -93,7 +93,7 @@ def _ways(ways: list[Mapping[str, Any]]) -> Table:
             f"{way['load']:.3g}",
             f"{1000 * way['first_token_s']:.0f} ms",
             f"{1000 * way['step_s']:.1f} ms",
-            f"{100 * way['kv_share']:.1f} %",
+            f"{100 * way['room_share']:.1f} %",
         )
     return table
 

@@ -25,7 +25,7 @@ def shown(look: dict[str, Any], likely_tokens: int = 300) -> list[str]:
 
 
 def test_the_ways_that_were_weighed_are_a_table_with_the_one_taken_first() -> None:
-    prices = {"load": 0.5, "first_token_s": 0.2, "step_s": 0.0215, "kv_share": 0.031}
+    prices = {"load": 0.5, "first_token_s": 0.2, "step_s": 0.0215, "room_share": 0.031}
     ways = [
         {"worker_id": "w1", "computed_by": "w0", "first_tokens": 1, **prices},
         {"worker_id": "w1", "computed_by": "w1", "first_tokens": 0, **prices, "load": 2.25},
@@ -35,7 +35,7 @@ def test_the_ways_that_were_weighed_are_a_table_with_the_one_taken_first() -> No
     assert "0.001 s placed w1 (fluid)" in lines
     at = lines.index("w0 w1 after 1 0.5 200 ms 21.5 ms 3.1 %")
     assert lines[at + 1] == "w1 w1 – 2.25 200 ms 21.5 ms 3.1 %"
-    assert lines[at + 2].startswith("load: first token, step and KV held")
+    assert lines[at + 2].startswith("load: first token, step and room taken")
 
 
 def test_a_gateway_that_weighs_no_ways_shows_none() -> None:
