@@ -103,14 +103,17 @@ class Choice:
             self.count += 1
             if at > visible:
                 break
-            said.append(self._read(self._unstopped(self._detokenizer.push((token,))), 1))
+            text = self._detokenizer.push((token,))
+            if self._reader is not None:
+                self._reader.came(text)
+            said.append(self._read(self._unstopped(text)))
             if matcher is not None and matcher.matched is not None:
                 return self._end_by_text(said, matcher.matched, piece, at)
             if self._reader is not None and self._reader.done:
                 return self._end_by_text(said, None, piece, at)
         if piece.finish is None:
             return _shown(said, piece.tokens, piece.logprobs)
-        said.append(self._read(self._unstopped(self._detokenizer.flush()), 0))
+        said.append(self._read(self._unstopped(self._detokenizer.flush())))
         if matcher is not None and matcher.matched is not None:
             return self._end_by_text(said, matcher.matched, piece, len(piece.tokens))
         return self._end(said, piece)
@@ -120,8 +123,8 @@ class Choice:
             return text
         return self._matcher.push(text, armed=self.count > self._rules.min_tokens)
 
-    def _read(self, text: str, tokens: int) -> Said:
-        return self._reader.push(text, tokens) if self._reader else Said(text)
+    def _read(self, text: str) -> Said:
+        return self._reader.push(text) if self._reader else Said(text)
 
     def _visible(self, piece: Piece) -> tuple[int, ...]:
         """The token that made the engine stop (EOS, stop id) counts and has logprobs, but is not part of the text."""
@@ -132,7 +135,7 @@ class Choice:
     def _end(self, said: list[Said], piece: Piece) -> Shown:
         assert piece.finish is not None
         if self._matcher is not None:
-            said.append(self._read(self._matcher.flush(), 0))
+            said.append(self._read(self._matcher.flush()))
         last = piece.tokens[-1] if piece.tokens else -1
         by_id = piece.finish is FinishReason.STOP and last in self._rules.stop_token_ids
         reason = KV_BUDGET if piece.capped else last if by_id else None

@@ -14,7 +14,7 @@ class Reader:
 
     @property
     def reasoning_tokens(self) -> int:
-        return self._reasoning.tokens if self._reasoning else 0
+        return self._reasoning.tokens.count if self._reasoning else 0
 
     @property
     def called(self) -> bool:
@@ -25,10 +25,18 @@ class Reader:
         """The answer ends here, whatever the model would still say."""
         return self._calls is not None and self._calls.done
 
-    def push(self, text: str, tokens: int) -> Said:
-        return self._read(self._reasoning.push(text, tokens) if self._reasoning else Said(text))
+    def came(self, text: str) -> None:
+        """Of the next token, as the model wrote it: only for counting."""
+        if self._reasoning:
+            self._reasoning.tokens.push(text)
+
+    def push(self, text: str) -> Said:
+        """Text to show."""
+        return self._read(self._reasoning.push(text) if self._reasoning else Said(text))
 
     def flush(self) -> Said:
+        if self._reasoning:
+            self._reasoning.tokens.flush()
         said = self._read(self._reasoning.flush() if self._reasoning else Said())
         return joined((said, self._calls.flush())) if self._calls else said
 

@@ -142,6 +142,22 @@ async def test_a_stop_string_ends_an_answer_wherever_it_comes(
     assert (choice["finish_reason"], choice["stop_reason"]) == ("stop", stop)
 
 
+@pytest.mark.parametrize(
+    ("stop", "count"),
+    [
+        ("wo", len("two")),  # computed, though "wo" is not shown
+        ("four", len("two and\ntwo")),
+        ("</think>", len("two and\ntwo")),
+        ("</thinking>", len("two and\ntwo")),  # withheld until it was none
+        (" a", len("two a")),
+    ],
+)
+async def test_a_stop_string_changes_no_count_of_reasoning(stop: str, count: int) -> None:
+    async with site(bytewise(ANSWER), settings=THINK) as at:
+        body = (await at.chat(stop=[stop])).json()
+    assert body["usage"]["completion_tokens_details"] == {"reasoning_tokens": count}
+
+
 async def test_b15_every_token_of_reasoning_and_of_the_marks_has_its_logprob() -> None:
     async def script(intent: Intent) -> AsyncIterator[Batch]:
         tokens = (*ANSWER.encode(), EOS)

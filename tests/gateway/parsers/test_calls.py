@@ -195,7 +195,7 @@ def test_reasoning_may_speak_of_calls_and_content_comes_after_it() -> None:
     reader = Reader(Reasoning(marks, opened=False), MAKERS["hermes"]())
     call = '<tool_call>{"name": "add", "arguments": {"a": 1}}</tool_call>'
     text = f"<think>{call}?</think>\n\n{call}"
-    said = joined([*(reader.push(char, 1) for char in text), reader.flush()])
+    said = joined([*(reader.push(char) for char in text), reader.flush()])
     assert (said.reasoning, said.content, told(said)) == (f"{call}?", "", [("add", {"a": 1})])
     assert reader.called
     assert not reader.done

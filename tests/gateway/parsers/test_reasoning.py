@@ -17,6 +17,14 @@ def split(marks: ReasoningMarks, pieces: list[str], *, opened: bool) -> tuple[st
     return "".join(one.reasoning for one in said), "".join(one.content for one in said)
 
 
+def counted(marks: ReasoningMarks, tokens: list[str], *, opened: bool) -> int:
+    count = Reasoning(marks, opened=opened).tokens
+    for token in tokens:
+        count.push(token)
+    count.flush()
+    return count.count
+
+
 def expected(marks: ReasoningMarks, text: str, *, opened: bool) -> tuple[str, str]:
     """By definition, from the whole text."""
     bare = text.lstrip()
@@ -75,16 +83,56 @@ def test_only_what_may_be_a_mark_is_withheld(pieces: list[str], opened: bool) ->
         (["<thi"], False, "", "<thi", 0),
         (["<thi"], True, "<thi", "", 1),
         ([], True, "", "", 0),
+        # What may be a mark again right after what was none: its token was counted as reasoning.
+        (["<think>", "<", "<", "/think>"], False, "<", "", 1),
+        (["a", "</", "th<", "/think>"], True, "a</th", "", 3),
+        (["a", "", "</think>"], True, "a", "", 2),  # a special token that is not shown
+        (["<", "", "/think>"], True, "", "", 0),
+        (["<think>", "", "</think>"], False, "", "", 1),
+        (["", "", "日", "", "</think>"], True, "日", "", 4),
     ],
 )
 def test_tokens_of_reasoning_are_counted_without_those_of_the_marks(
     tokens: list[str], opened: bool, reasoning: str, content: str, count: int
 ) -> None:
-    split = Reasoning(MARKS, opened=opened)
-    said = [*(split.push(token) for token in tokens), split.flush()]
-    assert "".join(one.reasoning for one in said) == reasoning
-    assert "".join(one.content for one in said) == content
-    assert split.tokens == count
+    assert split(MARKS, tokens, opened=opened) == (reasoning, content)
+    assert counted(MARKS, tokens, opened=opened) == count
+
+
+KIMI = ReasoningMarks(ReasoningParser.THINK, "◁think▷", "◁/think▷")
+
+
+@pytest.mark.parametrize(
+    ("tokens", "count"),
+    [
+        (["", "◁think", "", "▷", "a", "", "◁/think", "", "▷", "b"], 1),  # "" are bytes of the mark's characters
+        (["◁think▷", "a", "", "", "é", "", "", "◁", "/think▷"], 4),
+        (["◁think▷", "", "▷", "a", "", "◁/", "a"], 6),  # no mark, and cut short
+    ],
+)
+def test_tokens_that_begin_a_mark_of_several_bytes_do_not_count(tokens: list[str], count: int) -> None:
+    assert counted(KIMI, tokens, opened=False) == count
+
+
+def by_definition(marks: ReasoningMarks, tokens: list[str], *, opened: bool) -> int:
+    """Every token stands for the characters that it has, or for the one that comes next."""
+    text, at, count = "".join(tokens), 0, 0
+    reasoning, _ = expected(marks, text, opened=opened)
+    bare = text.lstrip()
+    begin = len(text) - len(bare) + len(marks.start) if bare.startswith(marks.start) else 0
+    end = text.index(marks.end, begin) if marks.end in text[begin:] else len(text) + 1
+    for token in tokens:
+        mine = range(at, at + max(1, len(token)))
+        between = not token and at == end  # special, because no mark here begins with a part of a character
+        count += bool(reasoning or opened or begin) and (between or any(begin <= each < end for each in mine))
+        at += len(token)
+    return count
+
+
+@given(tokens=pieces, opened=st.booleans())
+@examples(400)
+def test_tokens_of_reasoning_are_those_with_text_of_it(tokens: list[str], opened: bool) -> None:
+    assert counted(SHORT, tokens, opened=opened) == by_definition(SHORT, tokens, opened=opened)
 
 
 @pytest.mark.parametrize(
