@@ -22,6 +22,9 @@ _CALL_S = 2.0
 #: A worker that could not be told is asked again after this: it may have been busy, or be of a newer version by now.
 _AGAIN_S = 5.0
 
+#: No time that prompts may take is short enough for steps shorter than answers allow.
+_UNEASED = -1.0
+
 #: Tokens of a step, and of one prompt in it.
 Bounds = tuple[int, int]
 
@@ -45,7 +48,9 @@ class StepLimits:
     """A worker is told what it does not keep yet. One call to it is under way at a time, and what it says is found as it is
     made: no word is older than the newest, and none waits behind another. `heard` gets the sums of the steps before each.
 
-    The policy plans with bounded steps while every ready worker that has been asked takes limits; else with `whole`.
+    The policy plans with bounded steps while every ready worker that has been asked takes limits; else with `whole`. The least
+    limit of several gateways holds, and each knows its own prompts alone: so that those of one do not hold back another's, no
+    limit is less than answers allow while any worker has several.
     """
 
     def __init__(
@@ -112,6 +117,9 @@ class StepLimits:
         ready = [one.most for one in self._listeners.values() if one.worker.ready and one.most is not None]
         most = min(ready, default=0)
         knobs = replace(self._bounded, largest_step_tokens=min(self._bounded.largest_step_tokens, most))
+        states = [one.worker.state for one in self._listeners.values()]
+        if any(state is not None and state.attached_gateways > 1 for state in states):
+            knobs = replace(knobs, ease_share=_UNEASED)
         if not knobs.bounds_chunks:
             knobs = self._whole
         if knobs != self._policy.knobs:

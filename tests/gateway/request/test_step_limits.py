@@ -14,7 +14,7 @@ from gateway.policy.roles import Aims, Fluid, Knobs
 from gateway.policy.routing import Path, Placement
 from gateway.request.step_limits import LEASE_S, StepLimits
 from proto.fault import Fault, FaultError, FaultKind
-from proto.worker import StepLimit, StepReport, StepTotals
+from proto.worker import StepLimit, StepReport, StepTotals, WorkerState
 from tests.gateway.cluster.facts import Clock
 from tests.waiting import until
 
@@ -65,7 +65,12 @@ class Scene:
         )
 
     def worker(self, name: str) -> Worker:
-        fields = {"worker_id": name, "connection": SimpleNamespace(client=self.clients[name]), "ready": True}
+        fields = {
+            "worker_id": name,
+            "state": None,
+            "connection": SimpleNamespace(client=self.clients[name]),
+            "ready": True,
+        }
         return cast(Worker, SimpleNamespace(**fields, health=SimpleNamespace(reason="gone")))
 
     async def met(self) -> None:
@@ -74,6 +79,10 @@ class Scene:
 
     async def quiet(self) -> None:
         await until(lambda: all(one.telling is None for one in self.limits._listeners.values()))
+
+    def attached(self, gateways: int) -> None:
+        for worker in self.workers:
+            worker.state = cast(WorkerState, SimpleNamespace(attached_gateways=gateways))
 
     def takes(self, key: str, tokens: int = 4000, at: str = "a") -> None:
         self.policy.taken(key, Placement(at, Path.COLOCATED, "fluid"), Need(tokens, 100, 1, expected_tokens=100.0))
@@ -98,6 +107,28 @@ async def test_workers_are_asked_before_they_are_told_and_the_least_of_their_ste
     assert scene.policy.knobs.bounds_chunks
     assert (scene.policy.knobs.largest_step_tokens, scene.policy.knobs.smallest_chunk_tokens) == (1024, 64)
     assert {name for name, _ in scene.heard} == {"a", "b"}
+
+
+@pytest.mark.parametrize("left", [300, 0])
+async def test_few_prompts_do_not_hold_back_those_of_another_gateway(left: int) -> None:
+    """The least limit of several gateways holds. That of one with a short prompt was as short as this wanted, and the long one of
+    another that it waited behind took 3.2 s for 1.3. What the engine computes of that one is counted off our own."""
+    scene = Scene(a=8192)
+    scene.attached(2)
+    await scene.met()
+    scene.answers(20)
+    book = scene.policy.book("a")
+    book.kv_tokens = 1000.0  # no room is left
+    scene.takes("short", 300)
+    book.stepped(StepTotals(chunk_steps=1, chunk_s=0.05, chunk_tokens=300 - left), 1.0)
+    assert book.backlog
+    assert book.backlog.tokens == left
+    most = book.most_tokens(scene.policy.law, scene.policy.aims, scene.policy.knobs)
+    assert scene.policy.budget("a") == most
+    scene.attached(1)
+    await scene.met()
+    book.stepped(StepTotals(), 1.0)
+    assert scene.policy.budget("a") < most
 
 
 async def test_a_step_is_never_longer_than_the_policy_wants_it() -> None:
