@@ -91,6 +91,11 @@ class Stream:
     async def abort(self, sequence: int) -> None:
         await self.send(Abort(sequence))
 
+    async def heard(self) -> None:
+        """Returns when the worker has read whatever was sent before, and what it had to say to that at once has come."""
+        echo = await self.start("nobody's", work("echo", 1, 1))
+        assert (await self.stories[echo].end()).fault is not None
+
     async def send(self, command: Command) -> None:
         async with self._one_at_a_time:
             await self.call.write(command)
