@@ -68,7 +68,7 @@ def with_a_prompt(*, held: float, prompt_tokens: int = 600, answers: int = 100, 
     if of_sequences:
         book.sequences = answers / held
     else:
-        book.kv_tokens = book.context_tokens / (held * KNOBS.kv_share)
+        book.kv_tokens = max(1.0, book.context_tokens) / (held * KNOBS.kv_share)
     book.queue("prompt", prompt_tokens, late=False)
     return book
 
@@ -98,6 +98,33 @@ def test_what_is_wanted_is_computed_in_the_time_that_it_may_take() -> None:
 def test_a_backlog_that_takes_longer_gets_all_that_answers_allow() -> None:
     book = with_a_prompt(held=1.0, prompt_tokens=100_000)
     assert chunk(book) == book.most_chunk_tokens(LAW, AIMS, KNOBS)
+
+
+def test_even_the_smallest_step_has_the_least_chunk() -> None:
+    """Just below a whole tile there is next to nothing left of it for prompts."""
+    assert chunk(with_a_prompt(held=1.0, prompt_tokens=1, answers=127)) == KNOBS.smallest_chunk_tokens
+    assert chunk(with_a_prompt(held=1.0, prompt_tokens=1, answers=4)) == 128 - 4
+
+
+def test_where_prompts_are_spread_answers_on_their_way_have_their_tokens_too() -> None:
+    book = with_a_prompt(held=1.0, prompt_tokens=1)
+    for at in range(200):
+        book.enter(f"handed {at}", 0.0, 5000, handed=True)
+    assert book.step_tokens(LAW, AIMS, KNOBS) >= 100 + 200 + KNOBS.smallest_chunk_tokens
+
+
+def test_where_nobody_decodes_prompts_are_not_spread_whatever_room_those_that_come_will_take() -> None:
+    book = with_a_prompt(held=1.0, answers=0)
+    book.kv_tokens = 1000.0
+    book.enter("comes", 1000.0, 5000, handed=False)
+    assert book.held(KNOBS) > 1
+    assert book.step_tokens(LAW, AIMS, KNOBS) == KNOBS.largest_step_tokens
+
+
+def test_when_a_prompt_would_be_computed_is_told_by_the_steps_that_there_may_be() -> None:
+    """More prompts make steps longer, up to those; so it is by them that one is too late."""
+    firsts = {with_a_prompt(held=held).first_token_s(1000, LAW, AIMS, KNOBS) for held in (0.01, 1.0)}
+    assert len(firsts) == 1
 
 
 def test_room_that_is_more_than_taken_asks_for_no_smaller_steps_than_that_which_is_all_taken() -> None:

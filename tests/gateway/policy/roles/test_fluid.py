@@ -80,8 +80,30 @@ def test_a_worker_whose_batch_is_nearly_full_is_not_taken_for_an_empty_one() -> 
     by_kv = world.fluid.place(SHORT, world.fleet, RULES)
     decodes = tuple(replace(one, engine_slots=32) for one in world.fleet.decodes)
     by_both = world.fluid.place(SHORT, replace(world.fleet, decodes=decodes), RULES)
-    assert isinstance(by_kv, Placement) and by_kv.worker_id == "w0"
-    assert isinstance(by_both, Placement) and by_both.worker_id != "w0"
+    assert isinstance(by_kv, Placement)
+    assert by_kv.worker_id == "w0"
+    assert isinstance(by_both, Placement)
+    assert by_both.worker_id != "w0"
+
+
+def test_a_prompt_wants_as_many_places_of_the_batch_as_it_has_answers() -> None:
+    world = World()
+    decodes = tuple(replace(one, engine_slots=32) for one in world.fleet.decodes)
+    placement = world.fluid.place(Need(100, 40, 8), replace(world.fleet, decodes=decodes), RULES)
+    assert isinstance(placement, Placement)
+    assert placement.ways[0].room_share == 8 / 32
+
+
+def test_where_steps_are_short_for_want_of_room_a_prompt_may_take_no_more_than_is_left_of_them() -> None:
+    world = World(knobs=Knobs(leans=False))
+    book = world.fluid.book("w0")
+    for at in range(30):
+        world.fluid.taken(f"answer {at}", Placement("w0", Path.COLOCATED, ""), Need(100, 2000, 1))
+        world.fluid.prefilled(f"answer {at}")
+    book.kv_tokens = 1000.0
+    world.fluid.taken("prompt", Placement("w0", Path.COLOCATED, ""), Need(200, 2000, 1))
+    assert world.fluid.budget("w0") < book.most_tokens(world.fluid.law, world.fluid.aims, world.fluid.knobs)
+    assert world.fluid.chunk_tokens("w0") == world.fluid.budget("w0") - 30
 
 
 def test_under_a_tight_limit_long_prompts_are_computed_apart() -> None:
