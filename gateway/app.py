@@ -66,7 +66,7 @@ def assemble(config: GatewayConfig, observers: Sequence[SurfaceObserver] = ()) -
     versions = Versions(config.policy, lifecycle.controller, history, watch)
     surface = build_surface(config, cluster, lifecycle, observer, metrics.render, versions)
     surface.policy_report = lifecycle.policy
-    surface.traffic = _told(traffic, cluster, lifecycle)
+    surface.traffic = _told(traffic, surface)
     surface.decisions = lifecycle.controller.decisions.of
     metrics.watch(cluster.snapshot, cluster.integrity, VERSION, lifecycle.policy)
     metrics.add(VersionCollector(watch.ever))
@@ -74,12 +74,16 @@ def assemble(config: GatewayConfig, observers: Sequence[SurfaceObserver] = ()) -
     return Gateway(cluster, lifecycle, surface, metrics, _memory(config, lifecycle), exporter or nullcontext())
 
 
-def _told(traffic: Traffic, cluster: Cluster, lifecycle: Lifecycle) -> Callable[[float, bool], dict[str, Any]]:
+def _told(traffic: Traffic, surface: Surface) -> Callable[[float, bool], dict[str, Any]]:
+    """Who tells is part of it: behind a load balancer the accounts of several gateways are added up."""
+    cluster = surface.cluster
+
     def document(within_s: float, rows: bool) -> dict[str, Any]:
-        controller = lifecycle.controller
+        controller = surface.lifecycle.controller
         running = [one for one in cluster.requests if isinstance(one, Record)]
         seen = traffic.seen(running, cluster.clock(), within_s)
-        return seen.document(controller.drifts.total(), controller.newest_drifts, rows=rows)
+        who = {"id": cluster.gateway_id, "version": VERSION, "model": surface.served.name}
+        return seen.document(controller.drifts.total(), controller.newest_drifts, rows=rows) | {"gateway": who}
 
     return document
 

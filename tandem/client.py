@@ -60,47 +60,39 @@ class GatewayClient:
 
     async def status(self) -> dict[str, Any]:
         """The status document as it is."""
-        document: dict[str, Any] = self._checked(await self._send("GET", "/tandem/v1/status")).json()
-        return document
+        return self._document(await self._send("GET", "/tandem/v1/status"))
 
     async def decisions(self, request_id: str) -> dict[str, Any]:
         """Why a recent request was served or refused as it was."""
         reply = await self._send("GET", f"/tandem/v1/decisions/{quote(request_id, safe='')}")
-        document: dict[str, Any] = self._checked(reply).json()
-        return document
+        return self._document(reply)
 
     async def traffic(self, within_s: float | None = None, *, rows: bool = False) -> dict[str, Any]:
         """Arrivals, lengths and drifts of late; with `rows` each request of those."""
         within = "" if within_s is None else f"&within_s={within_s:g}"
         reply = await self._send("GET", f"/tandem/v1/traffic?rows={int(rows)}{within}")
-        document: dict[str, Any] = self._checked(reply).json()
-        return document
+        return self._document(reply)
 
     async def drain(self, worker_id: str, resume: bool) -> dict[str, Any]:
         reply = await self._send(
             "POST", f"/tandem/v1/workers/{quote(worker_id, safe='')}/drain", json={"resume": resume}
         )
-        document: dict[str, Any] = self._checked(reply).json()
-        return document
+        return self._document(reply)
 
     async def set_role(self, worker_id: str, role: str) -> dict[str, Any]:
         reply = await self._send("POST", f"/tandem/v1/workers/{quote(worker_id, safe='')}/role", json={"role": role})
-        document: dict[str, Any] = self._checked(reply).json()
-        return document
+        return self._document(reply)
 
     async def policy(self, what: str = "") -> dict[str, Any]:
         """The policy in force, or of its pages `history` or `canary`."""
-        document: dict[str, Any] = self._checked(await self._send("GET", _policy_path(what))).json()
-        return document
+        return self._document(await self._send("GET", _policy_path(what)))
 
     async def change_policy(self, method: str, what: str = "", **body: Any) -> dict[str, Any]:
         """`what` is a page below the policy's own; the gateway does all of it or nothing."""
-        document: dict[str, Any] = self._checked(await self._send(method, _policy_path(what), json=body)).json()
-        return document
+        return self._document(await self._send(method, _policy_path(what), json=body))
 
     async def models(self) -> list[str]:
-        reply = self._checked(await self._send("GET", "/v1/models"))
-        return [model["id"] for model in reply.json()["data"]]
+        return [model["id"] for model in self._document(await self._send("GET", "/v1/models"))["data"]]
 
     async def _send(self, method: str, path: str, json: Any = None) -> httpx.Response:
         try:
@@ -111,6 +103,16 @@ class GatewayClient:
                 f"or name another with {self._named_by}"
             ) from e
 
+    def _document(self, reply: httpx.Response) -> dict[str, Any]:
+        """Something else than a gateway may answer 200 to everything, with a page for people."""
+        try:
+            document = self._checked(reply).json()
+        except ValueError:
+            document = None
+        if not isinstance(document, dict):
+            raise self._no_gateway(reply)
+        return document
+
     def _checked(self, reply: httpx.Response) -> httpx.Response:
         if reply.is_success:
             return reply
@@ -118,12 +120,15 @@ class GatewayClient:
             error = reply.json()["error"]
             message, code = error["message"], str(error.get("code", ""))
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise GatewayUnreachableError(
-                f"what answers at {self.endpoint} is no gateway (status {reply.status_code}); "
-                f"name the gateway with {self._named_by}"
-            ) from None
+            raise self._no_gateway(reply) from None
         how = _KEY if reply.status_code == httpx.codes.UNAUTHORIZED else ""
         raise GatewayRefusedError(f"the gateway answered {reply.status_code}: {printable(str(message))}{how}", code)
+
+    def _no_gateway(self, reply: httpx.Response) -> GatewayUnreachableError:
+        return GatewayUnreachableError(
+            f"what answers at {self.endpoint} is no gateway (status {reply.status_code}); "
+            f"name the gateway with {self._named_by}"
+        )
 
 
 def _address(endpoint: str) -> httpx.URL:

@@ -9,6 +9,7 @@ import orjson
 from loadgen.failure import LoadgenError
 from loadgen.plan.document import plan_document
 from loadgen.plan.duel import fought
+from loadgen.plan.load import Load
 from loadgen.plan.plan import Asked, Planned
 from loadgen.plan.revision import Revision, difference, revised, text_of
 from loadgen.plan.session import searched
@@ -18,6 +19,17 @@ from tandem.document import read_document
 
 #: Of the time there is, for the search; the rest is for the two that it comes down to.
 _SEARCH_SHARE = 0.6
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """`margin`: the lead that is worth a change, as a share. `headroom`: the share of a layout's highest rate that stays free."""
+
+    margin: float
+    headroom: float
+    jobs: int
+    budget_s: float | None
+    quiet: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,22 +46,15 @@ class Replanned:
         return self.revision.advised
 
 
-def replan(
-    question: Asked,
-    running: Path,
-    cause: Cause,
-    folder: Path,
-    margin: float,
-    jobs: int,
-    budget_s: float | None,
-    quiet: bool,
-) -> Replanned:
-    """`question` has the layout of `running`. Raises LoadgenError."""
-    began_s = time.monotonic()
-    planned = searched(question, jobs, budget_s and budget_s * _SEARCH_SHARE, quiet)
+def replan(question: Asked, running: Path, cause: Cause, folder: Path, rate_ps: float, terms: Terms) -> Replanned:
+    """`question` has the layout of `running`. `rate_ps`: of the traffic that it is for. Raises LoadgenError."""
+    began_s, budget_s = time.monotonic(), terms.budget_s
+    planned = searched(question, terms.jobs, budget_s and budget_s * _SEARCH_SHARE, terms.quiet)
     left_s = budget_s and max(budget_s * (1 - _SEARCH_SHARE), budget_s - (time.monotonic() - began_s))
-    revision = Revision.of(planned, margin, fought(planned, jobs, left_s))
-    lines = [*([f"cut short ({planned.incomplete})"] if planned.incomplete else []), *revision.lines()]
+    revision = Revision.of(planned, terms.margin, fought(planned, terms.jobs, left_s))
+    load = Load.of(rate_ps, terms.headroom, revision)
+    lines = [f"cut short ({planned.incomplete})"] if planned.incomplete else []
+    lines += [*revision.lines(), *load.lines()]
     folder.mkdir(parents=True, exist_ok=True)
     changes: list[str] = []
     layout: Path | None = folder / "layout.yaml"
@@ -64,7 +69,14 @@ def replan(
     except LoadgenError as error:
         layout = None
         lines.append(f"no layout document: {error}")
-    written = {"cause": cause.text, **revision.document(), "difference": changes, "plan": plan_document(planned)}
+    written = {
+        "cause": cause.text,
+        "changed": cause.document(),
+        **revision.document(),
+        "load": load.document(),
+        "difference": changes,
+        "plan": plan_document(planned),
+    }
     (folder / "revision.json").write_bytes(orjson.dumps(written, option=orjson.OPT_INDENT_2))
     if revision.advised:
         lines += [f"  {line}" for line in changes]

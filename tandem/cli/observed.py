@@ -1,19 +1,22 @@
-"""Observed traffic, of a file or of a gateway that is asked."""
+"""Observed traffic, of a file or of gateways that are asked."""
 
-import asyncio
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tandem.cli.failure import CliError, Exit, gateway_errors
+from tandem.cli.failure import CliError, Exit
+from tandem.cli.traffic_accounts import ask_each, each_once, together
 
 if TYPE_CHECKING:
     from loadgen.workload.observed import Observed
 
+_FLAG = "--observed"
 
-def observed_traffic(where: str, within_s: float | None, api_key: str) -> "Observed | None":
-    """`where`: a file, a URL, or "" for none. Raises CliError."""
+
+def observed_traffic(where: Sequence[str], within_s: float | None, api_key: str) -> "Observed | None":
+    """`where`: a file, or the URLs of gateways whose traffic is one. Raises CliError."""
     from loadgen.failure import LoadgenError
     from loadgen.workload.observed import Observed
 
@@ -21,8 +24,13 @@ def observed_traffic(where: str, within_s: float | None, api_key: str) -> "Obser
         if within_s is not None:
             raise CliError(Exit.USAGE, "--within goes with --observed")
         return None
+    files = [one for one in where if not _is_url(one)]
+    if files and len(where) > 1:
+        raise CliError(
+            Exit.USAGE, f"--observed {files[0]}: a file stands alone; `tandem traffic -o` merges gateways in one"
+        )
     try:
-        return Observed.of(_asked(where, api_key) if _is_url(where) else _read(Path(where)), within_s)
+        return Observed.of(_read(Path(files[0])) if files else _asked(where, api_key), within_s)
     except LoadgenError as error:
         raise CliError(Exit.USAGE, str(error)) from None
 
@@ -50,12 +58,5 @@ def _read(path: Path) -> dict[str, Any]:
     return document
 
 
-def _asked(url: str, api_key: str) -> dict[str, Any]:
-    from tandem.client import GatewayClient
-
-    async def ask() -> dict[str, Any]:
-        async with GatewayClient(url, api_key, named_by="--observed") as gateway:
-            return await gateway.traffic(rows=True)
-
-    with gateway_errors():
-        return asyncio.run(ask())
+def _asked(urls: Sequence[str], api_key: str) -> dict[str, Any]:
+    return together(ask_each(each_once(urls, _FLAG), api_key, rows=True, flag=_FLAG), _FLAG)

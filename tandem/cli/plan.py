@@ -24,7 +24,7 @@ def plan(
     model: plan_options.Model = "",
     gpus: plan_options.Gpus = "",
     workload: options.Workload = None,
-    observed: plan_options.Observed = "",
+    observed: plan_options.Observed = None,
     within: plan_options.Within = None,
     goodput: plan_options.Goodput = None,
     slo: plan_options.Slo = "",
@@ -101,7 +101,7 @@ def plan(
 
     words = Words(
         model=model, gpus=gpus, workload=workload or (), goodput=goodput or (), slo=slo, goals=goals,
-        observed=observed_traffic(observed, within, api_key), burstiness=burstiness, seed=seed, prefill_model=prefill_model, max_num_seqs=max_num_seqs,
+        observed=observed_traffic(observed or (), within, api_key), burstiness=burstiness, seed=seed, prefill_model=prefill_model, max_num_seqs=max_num_seqs,
         gpus_per_node=gpus_per_node, price=price, what_if=what_if or (), running=running, marginal=margins,
         timeout_s=timeout,
     )  # fmt: skip

@@ -14,10 +14,10 @@ Model = Annotated[
 ]
 Gpus = Annotated[str, typer.Option(metavar="N", help="How many, or '4x h200-sxm + 4x h200-sxm?gib=96@PRICE'. Needed.")]
 Observed = Annotated[
-    str,
+    list[str] | None,
     typer.Option(
         metavar="FILE|URL",
-        help="Instead of a workload: what `tandem traffic -o` wrote, or a gateway to ask.",
+        help="Instead of a workload: what `tandem traffic -o` wrote, or a gateway to ask. Repeat for each gateway.",
         rich_help_panel=options.TRAFFIC,
     ),
 ]

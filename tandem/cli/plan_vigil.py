@@ -1,7 +1,7 @@
-"""tandem plan watch, while it runs: a gateway is asked again and again, and planned for when its traffic changes."""
+"""tandem plan watch, while it runs: gateways are asked again and again, and planned for when their traffic changes."""
 
-import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -9,14 +9,15 @@ from typing import Any
 import typer
 
 from loadgen.failure import LoadgenError
+from loadgen.plan.accounts import Identities, OneFleetError
 from loadgen.plan.crew import INTERRUPTED
-from loadgen.plan.replan import Replanned, replan
+from loadgen.plan.replan import Replanned, Terms, replan
 from loadgen.plan.watching import Cause, Watching
 from loadgen.plan.words import Words, asked
 from loadgen.workload.observed import NobodyCameError, Observed
-from tandem.cli.failure import CliError, Exit, gateway_errors, warn
+from tandem.cli.failure import CliError, Exit, warn
 from tandem.cli.plan_apply import apply_layout
-from tandem.client import GatewayClient
+from tandem.cli.traffic_accounts import ask_each, together
 from tandem.printable import printable
 
 _POLL_S = 5.0
@@ -29,44 +30,53 @@ class Ordered:
     words: Words
     running: Path
     out: Path
-    margin: float
-    jobs: int
-    budget_s: float | None
-    quiet: bool
+    terms: Terms
     apply: str
     ask: bool
 
 
 class Vigil:
-    def __init__(self, ordered: Ordered, endpoint: str, api_key: str, watching: Watching) -> None:
+    def __init__(self, ordered: Ordered, endpoints: Sequence[str], api_key: str, watching: Watching) -> None:
         self._ordered = ordered
-        self._endpoint, self._api_key = endpoint, api_key
+        self._endpoints, self._api_key = endpoints, api_key
+        self._identities = Identities()
         self._watching = watching
         self._running = ordered.running
+        self._troubled: frozenset[str] = frozenset()
 
     def keep(self, plans: int | None) -> None:
-        """Until so many plans have been made. Raises CliError where no gateway answers at the start."""
-        with gateway_errors():
-            document = self._account()
+        """Until so many plans have been made. Raises CliError where a gateway does not answer at the start, or the gateways
+        are not those of one fleet."""
+        document = self._account()
         known, drifts = document["requests"], document["drifts"]["count"]
-        typer.echo(f"watching {self._endpoint}: {known} requests known, {drifts} drifts so far")
-        made, lost = 0, False
+        typer.echo(f"watching {', '.join(self._endpoints)}: {known} requests known, {drifts} drifts so far")
+        made = 0
         while plans is None or made < plans:
-            try:
-                with gateway_errors():
-                    document = self._account()
-                    found = self._due(document)
-                lost = False
-            except CliError as error:  # gateways are replaced; the watch goes on
-                if not lost:
-                    warn(str(error))
-                lost, found = True, None
+            found = self._look()
             if found is None:
                 time.sleep(_POLL_S)
                 continue
-            self._plan(*found)
-            self._watching.planned(found[1], document)
+            document, cause, observed = found
+            self._plan(cause, observed)
+            self._watching.planned(observed, document)
             made += 1
+
+    def _look(self) -> tuple[dict[str, Any], Cause, Observed] | None:
+        """Gateways are replaced, and the watch goes on; but never by a part of the traffic, which would look like less of it,
+        or like another mix."""
+        try:
+            document = self._account()
+            found = self._due(document)
+        except _TroubledError as error:
+            if error.where != self._troubled:
+                for problem in error.problems:
+                    warn(f"{problem}; nothing is planned meanwhile")
+            self._troubled = error.where
+            return None
+        if self._troubled:
+            typer.echo("the whole traffic is known again")
+        self._troubled = frozenset()
+        return None if found is None else (document, *found)
 
     def _due(self, document: dict[str, Any]) -> tuple[Cause, Observed] | None:
         cause = self._watching.heard(document)
@@ -76,9 +86,9 @@ class Vigil:
             observed = Observed.of(self._account(rows=True), cause.within_s)
         except NobodyCameError:
             return None
-        except LoadgenError as error:  # of a gateway of another version, which would be asked in vain for ever
-            raise CliError(Exit.FAILED, f"{self._endpoint}: {error}") from None
-        known = cause if cause.text else self._watching.compared(observed)
+        except LoadgenError as error:  # would be asked in vain for ever
+            raise _TroubledError(self._endpoints, CliError(Exit.FAILED, str(error))) from None
+        known = self._watching.looked(cause, observed)
         return None if known is None else (known, observed)
 
     def _plan(self, cause: Cause, observed: Observed) -> None:
@@ -86,16 +96,8 @@ class Vigil:
         typer.echo(f"{time.strftime('%H:%M:%S')} {printable(cause.text)}; planning by {notes}")
         try:
             words = replace(ordered.words, workload=(), observed=observed, running=self._running)
-            done = replan(
-                asked(words),
-                self._running,
-                cause,
-                ordered.out / time.strftime("%Y%m%d-%H%M%S"),
-                ordered.margin,
-                ordered.jobs,
-                ordered.budget_s,
-                ordered.quiet,
-            )
+            folder = ordered.out / time.strftime("%Y%m%d-%H%M%S")
+            done = replan(asked(words), self._running, cause, folder, observed.rate_ps, ordered.terms)
         except LoadgenError as error:
             warn(f"no plan: {error}")
             return
@@ -112,8 +114,22 @@ class Vigil:
             self._running = done.layout
 
     def _account(self, *, rows: bool = False) -> dict[str, Any]:
-        async def ask() -> dict[str, Any]:
-            async with GatewayClient(self._endpoint, self._api_key) as gateway:
-                return await gateway.traffic(rows=rows)
+        """Of all gateways together. Raises CliError, and _TroubledError where asking again may help."""
+        told = ask_each(self._endpoints, self._api_key, rows=rows)
+        try:
+            self._identities.see(told.accounts)
+            return together(told)
+        except OneFleetError as error:
+            raise CliError(Exit.USAGE, str(error)) from None
+        except CliError as error:
+            if error.status is Exit.USAGE:
+                raise
+            raise _TroubledError(list(told.silent) or self._endpoints, error) from None
 
-        return asyncio.run(ask())
+
+class _TroubledError(CliError):
+    """A gateway does not answer, or tells what cannot be read. `where`: which."""
+
+    def __init__(self, where: Sequence[str], cause: CliError) -> None:
+        super().__init__(cause.status, *cause.problems)
+        self.where = frozenset(where)

@@ -8,6 +8,7 @@ import typer
 
 from tandem.cli import options, plan_options
 from tandem.cli.failure import CliError, Exit
+from tandem.cli.traffic_accounts import ALONE, Endpoints, each_once
 
 _RHYTHM = "Rhythm"
 #: Stands for what will be observed while the words are checked.
@@ -31,7 +32,10 @@ def watch(
     every: Annotated[
         float,
         typer.Option(
-            metavar="S", min=1, help="How often lengths are compared where no drift is told.", rich_help_panel=_RHYTHM
+            metavar="S",
+            min=1,
+            help="How often rate and lengths are compared where no drift is told.",
+            rich_help_panel=_RHYTHM,
         ),
     ] = 300.0,
     least: Annotated[
@@ -41,6 +45,21 @@ def watch(
         float,
         typer.Option(metavar="X", min=0, help="Lead that is worth a change, as a share.", rich_help_panel=_RHYTHM),
     ] = 0.05,
+    rate_change: Annotated[
+        float,
+        typer.Option(
+            metavar="X",
+            min=0.05,
+            help="A rate that counts as another: 0.25 is 1.25 times, up or down.",
+            rich_help_panel=_RHYTHM,
+        ),
+    ] = 0.25,
+    headroom: Annotated[
+        float,
+        typer.Option(
+            metavar="X", min=0, max=0.4, help="Share of what a layout holds that stays free.", rich_help_panel=_RHYTHM
+        ),
+    ] = 0.1,
     plans: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="End after so many.", rich_help_panel=_RHYTHM)
     ] = None,
@@ -56,20 +75,21 @@ def watch(
     budget: plan_options.Budget = 300.0,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="One folder a plan in it.")] = Path("plans"),
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress display.")] = False,
-    endpoint: options.Endpoint = options.DEFAULT_ENDPOINT,
+    endpoint: Endpoints = ALONE,
     api_key: options.ApiKey = "",
 ) -> None:
     """
-    Plan anew when a gateway's traffic changes, and show what a change of layout would gain.
+    Plan anew when a fleet's traffic changes, and show what a change of layout or of the number of GPUs would gain.
 
-    A drift event, or lengths that are distributed otherwise, starts a plan from
-    what was observed since. A change is advised only if its lead is the margin at
-    least and is sure. Nothing is applied without --apply.
+    A drift event, lengths that are distributed otherwise, or another rate starts a
+    plan from what was observed since. A change is advised only if its lead is the
+    margin at least and is sure. Nothing is applied without --apply.
 
-    Example:
+    Example, of a fleet with two gateways behind a load balancer:
 
       tandem plan watch --running layout.yaml --model h200-sxm/qwen3-32b \\
         --gpus 8 --goodput "ttft:1000 tpot:50" \\
+        --endpoint http://gw-1:8000 --endpoint http://gw-2:8000 \\
         --apply "cp {} /etc/tandem/layout.yaml"
     """
     plan_options.need(model, gpus, "tandem plan watch")
@@ -78,10 +98,12 @@ def watch(
 
     from loadgen.failure import LoadgenError
     from loadgen.folder import need_writable
+    from loadgen.plan.replan import Terms
     from loadgen.plan.watching import Rhythm, Watching
     from loadgen.plan.words import Words, asked
     from tandem.cli.plan_vigil import Ordered, Vigil
 
+    endpoints = each_once(endpoint)
     words = Words(
         model=model, gpus=gpus, workload=_ANY, goodput=goodput or (), slo=slo, goals=goals, seed=seed,
         prefill_model=prefill_model, max_num_seqs=max_num_seqs, gpus_per_node=gpus_per_node, running=running,
@@ -92,6 +114,6 @@ def watch(
         asked(words)  # what is wrong with it is said now, and not after the first drift
     except LoadgenError as error:
         raise CliError(Exit.USAGE, str(error)) from None
-    ordered = Ordered(words, running, out, margin, jobs, budget, quiet, apply, ask=not yes)
-    vigil = Vigil(ordered, endpoint, api_key, Watching(Rhythm(interval, every, least), time.monotonic))
-    vigil.keep(plans)
+    ordered = Ordered(words, running, out, Terms(margin, headroom, jobs, budget, quiet), apply, ask=not yes)
+    rhythm = Rhythm(interval, every, least, rate_change)
+    Vigil(ordered, endpoints, api_key, Watching(rhythm, time.monotonic)).keep(plans)

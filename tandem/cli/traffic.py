@@ -1,6 +1,5 @@
 """tandem traffic"""
 
-import asyncio
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tandem.cli import options
-from tandem.cli.failure import CliError, Exit, gateway_errors
+from tandem.cli.failure import CliError, Exit
+from tandem.cli.traffic_accounts import ALONE, Endpoints, ask_each, each_once, together
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -24,27 +24,31 @@ def traffic(
         Path | None,
         typer.Option("--out", "-o", metavar="FILE", help="For tandem plan --observed, and for loadgen -w."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The gateway's document as it is, without rows.")] = False,
-    endpoint: options.Endpoint = options.DEFAULT_ENDPOINT,
+    as_json: Annotated[bool, typer.Option("--json", help="The document as it is, without rows.")] = False,
+    endpoint: Endpoints = ALONE,
     api_key: options.ApiKey = "",
 ) -> None:
     """
-    Show what a gateway has been asked of late: rate, bursts, prompts and answers by class, and drifts of lengths.
+    Show what gateways have been asked of late: rate, bursts, prompts and answers by class, and drifts of lengths.
 
     With --out each request goes to a file: when it came, its class, its lengths.
     No text and no tenant.
 
+    With several gateways it is the traffic of them all.
+
     Examples:
 
       tandem traffic
+      tandem traffic --endpoint http://gw-1:8000 --endpoint http://gw-2:8000
       tandem traffic --within 600 -o traffic.json
       tandem plan --observed traffic.json --model h200-sxm/qwen3-32b --gpus 8 \\
         --goodput "ttft:1000 tpot:50"
     """
     from tandem.printable import printable_document
 
-    with gateway_errors():
-        document = asyncio.run(_ask(endpoint, api_key, within, rows=out is not None))
+    endpoints = each_once(endpoint)
+    told = ask_each(endpoints, api_key, within, rows=out is not None or len(endpoints) > 1)
+    document = together(told)
     if out is not None:
         try:
             out.write_text(json.dumps(document, separators=(",", ":")) + "\n", encoding="utf-8")
@@ -59,13 +63,6 @@ def traffic(
         typer.echo(f"requests: {out}; tandem plan --observed {out} plans by them")
 
 
-async def _ask(endpoint: str, api_key: str, within_s: float | None, *, rows: bool) -> dict[str, Any]:
-    from tandem.client import GatewayClient
-
-    async with GatewayClient(endpoint, api_key) as client:
-        return await client.traffic(within_s, rows=rows)
-
-
 def _show(document: dict[str, Any]) -> None:
     from tandem.cli.console import literal
 
@@ -76,6 +73,10 @@ def _show(document: dict[str, Any]) -> None:
         f"{document['requests']} {'request' if document['requests'] == 1 else 'requests'} in {document['window_s']:.0f} s: "
         f"{'no rate' if rate is None else f'{rate:.3g}/s'}{bursts}"
     )
+    if len(document["gateways"]) > 1:
+        for part in document["gateways"]:
+            alone = "no rate" if part["rate_ps"] is None else f"{part['rate_ps']:.3g}/s"
+            console.print(f"  {part['id']}: {part['requests']} in {part['window_s']:.0f} s, {alone}")
     if document["classes"]:
         console.print(_classes(document["classes"]))
     cut, running = document["known"]["cut"], document["known"]["open"]

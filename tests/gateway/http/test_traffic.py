@@ -4,6 +4,9 @@ import math
 
 import pytest
 
+from gateway.app import assemble
+from gateway.config import GatewayConfig
+from gateway.http.version import VERSION
 from tests.gateway.http.scripted import says, site
 
 KEYS = {"api_keys": {"acme": "s3cret", "ops": "0perator"}, "operators": ["ops"]}
@@ -36,3 +39,11 @@ async def test_it_is_for_operators() -> None:
             for key in ("s3cret", "0perator")
         ]
     assert codes == [403, 200]
+
+
+async def test_it_says_which_gateway_has_told() -> None:
+    """Behind a load balancer there are several, whose accounts are added up: each once, and of one version."""
+    made = assemble(GatewayConfig.model_validate({"gateway_id": "gw-7", "model": "qwen3-32b"}))
+    told = made.surface.traffic(math.inf, True)
+    assert told["gateway"] == {"id": "gw-7", "version": VERSION, "model": "qwen3-32b"}
+    made.surface.texts.close()

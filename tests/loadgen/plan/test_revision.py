@@ -18,7 +18,7 @@ from loadgen.plan.layout_document import read_layout
 from loadgen.plan.plan import Asked, Planned, make_plan
 from loadgen.plan.race import Stage, Standing
 from loadgen.plan.ranking import Row
-from loadgen.plan.replan import replan
+from loadgen.plan.replan import Terms, replan
 from loadgen.plan.revision import Revision, difference, revised
 from loadgen.plan.space import Gpus, Space
 from loadgen.plan.trial import Report, Task, measure
@@ -171,7 +171,8 @@ def replanned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, margin: float = 0
         "loadgen.plan.replan.fought",
         lambda found, jobs, left_s: fought(found, jobs, left_s, replace(TWICE, first_seed=7)),
     )
-    return replan(asked, running, Cause("answers are shorter"), tmp_path / "out", margin, 1, None, True)
+    terms = Terms(margin, headroom=0.1, jobs=1, budget_s=None, quiet=True)
+    return replan(asked, running, Cause("answers are shorter"), tmp_path / "out", 3.0, terms)
 
 
 @pytest.mark.slow
@@ -185,7 +186,13 @@ def test_a_replan_leaves_the_document_and_what_led_to_it(tmp_path: Path, monkeyp
     monkeypatch.setattr("loadgen.plan.duel.measure", noted)
     done = replanned(tmp_path, monkeypatch)
     written = json.loads((tmp_path / "out" / "revision.json").read_bytes())
-    assert written["cause"] == "answers are shorter"
+    assert written["cause"] == "lengths: answers are shorter; rate: not known from before"
+    assert written["changed"]["drift"] == "answers are shorter"
+    assert written["load"]["rate_ps"] == 3.0
+    assert done.lines[3].startswith(
+        f"load: 3 requests/s, {written['load']['share_of_now']:.0%} of what the running layout"
+    )
+    assert done.lines[4] == written["load"]["verdict"]
     assert written["now"]["rate_ps_per_gpu"] > 0
     assert written["plan"]["schema"] == "tandem-plan/1"
     assert done.planned.running is not None

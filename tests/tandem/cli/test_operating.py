@@ -182,6 +182,38 @@ def test_an_answer_that_is_not_a_gateways_is_told_from_a_refusal() -> None:
     assert "is no gateway" in str(result.exception)
 
 
+class _Page(BaseHTTPRequestHandler):
+    """As a load balancer's page for whoever asks for anything."""
+
+    body = b"<html>welcome</html>"
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(self.body)))
+        self.end_headers()
+        self.wfile.write(self.body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+class _List(_Page):
+    body = b"[]"
+
+
+@pytest.mark.parametrize("page", [_Page, _List])
+@pytest.mark.parametrize("question", [("status",), ("traffic",), ("explain", "r1"), ("policy", "show")])
+def test_a_page_that_answers_everything_with_200_is_no_gateway(page: type[_Page], question: tuple[str, ...]) -> None:
+    """It ended in a traceback: what was no error was taken to be a document."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), page) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        result = tandem(*question, "--endpoint", f"http://127.0.0.1:{server.server_port}")
+        server.shutdown()
+    assert isinstance(result.exception, CliError)
+    assert result.exception.status is Exit.UNREACHABLE
+    assert "is no gateway (status 200); name the gateway with --endpoint" in str(result.exception)
+
+
 def test_an_endpoint_needs_no_scheme(gateway: FakeGateway) -> None:
     assert tandem("status", "--endpoint", gateway.url.removeprefix("http://")).exit_code == 0
 
