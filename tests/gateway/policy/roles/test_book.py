@@ -136,7 +136,8 @@ def test_prompts_in_hand_make_a_long_answers_mean_step_hardly_longer() -> None:
     others got more answers than they had room for."""
     book = with_a_prompt(held=0.5, prompt_tokens=1500)
     bare_s = LAW.step_s(book.promised + 1, book.context_tokens + 1000)
-    long_s, short_s = (book.steps_s(1000, 500, LAW, AIMS, KNOBS, haste)[0] for haste in (1e-4, 1.0))
+    (long_s, _), (short_s, alone_s) = (book.steps_s(1000, 500, LAW, AIMS, KNOBS, haste) for haste in (1e-4, 1.0))
     assert bare_s < long_s < 1.001 * bare_s
     full = min(2000, book.most_chunk_tokens(LAW, AIMS, KNOBS))
     assert short_s == LAW.step_s(book.promised + 1, book.context_tokens + 1000, full)
+    assert alone_s == LAW.step_s(book.promised + 1, book.context_tokens + 1000, min(1500, full))

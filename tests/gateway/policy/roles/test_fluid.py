@@ -106,6 +106,15 @@ def test_where_steps_are_short_for_want_of_room_a_prompt_may_take_no_more_than_i
     assert world.fluid.chunk_tokens("w0") == world.fluid.budget("w0") - 30
 
 
+def test_nobody_leans_where_answers_need_the_places_of_every_batch() -> None:
+    few, plenty = World(tpot_s=0.028), World(tpot_s=0.028)
+    few.fleet = replace(few.fleet, decodes=tuple(replace(one, engine_slots=2) for one in few.fleet.decodes))
+    for world in (few, plenty):
+        world.code_for(20.0, 10.0)
+    assert plenty.fluid.leaning
+    assert not few.fluid.leaning
+
+
 def test_under_a_tight_limit_long_prompts_are_computed_apart() -> None:
     world = World(tpot_s=0.028)
     late = world.code_for(20.0, 10.0)[100:]
