@@ -10,6 +10,7 @@ import pytest
 
 import tandem.worker.worker as tandem_worker
 from gateway.config import GatewayConfig
+from gateway.policy.roles import Knobs
 from gateway.request import step_limits
 from gateway.request.intent import Intent
 from proto import services
@@ -17,10 +18,14 @@ from proto.method import Bound
 from proto.precedence import Precedence
 from proto.work import Work
 from proto.worker import Role
+from tandem.worker.step_limits import MAX_LEASE_S
 from tests.gateway.fleet import Answer, Fleet, expected, fleet, intent, prompt, until
 from tests.gateway.request.test_fluid import BOTH, fluid, loaded, roles, running, unloaded
 
 ONE = (("b0", Role.BOTH),)
+ANSWERS = 8
+#: Tokens of a step of the engine when nobody bounds it.
+OWN = 2048
 
 
 def long(seed: int = 1, tokens: int = 6000) -> Intent:
@@ -41,9 +46,9 @@ def spy(one: Fleet, worker_id: str) -> list[Work]:
 
 
 @asynccontextmanager
-async def answering(one: Fleet, count: int = 8) -> AsyncIterator[None]:
-    """So many answers run for as long as that takes."""
-    wanted = [intent(prompt(40, seed), max_tokens=6000, ignore_eos=True) for seed in range(10, 10 + count)]
+async def answering(one: Fleet) -> AsyncIterator[None]:
+    """They run for as long as that takes."""
+    wanted = [intent(prompt(40, seed), max_tokens=6000, ignore_eos=True) for seed in range(10, 10 + ANSWERS)]
     asked = [asyncio.create_task(one.ask(each)) for each in wanted]
     await one.begun(*wanted)
     yield
@@ -58,11 +63,12 @@ def right(wanted: list[Intent], answers: list[Answer]) -> None:
         assert answer.tokens() == expected(each.prompts[0], each.sampling)
 
 
-async def chunks(one: Fleet, settings_told: bool) -> float:
-    """Tokens of a step, while a long prompt is computed beside answers."""
+async def chunks(one: Fleet, step_tokens: int) -> float:
+    """Tokens of a step, while a long prompt is computed beside answers by an engine that keeps steps of so many tokens."""
     engine = one.members["b0"].engine
-    await until(lambda: roles(one).policy.knobs.bounds_chunks is settings_told)
+    await until(lambda: roles(one).policy.knobs.bounds_chunks is (step_tokens < OWN))
     async with answering(one):
+        await until(lambda: engine._scheduler.limits.max_batched_tokens == step_tokens)
         before = engine.stats().totals
         wanted = long()
         right([wanted], [await one.ask(wanted)])
@@ -74,10 +80,13 @@ def tight() -> GatewayConfig:
     return fluid(tpot_ms=8)
 
 
-async def test_a_prompt_beside_answers_is_computed_in_steps_that_they_allow() -> None:
-    async with running(ONE, tight(), profile="toy") as one:
-        assert await chunks(one, True) < 600
-        assert 0 < roles(one).row.step_tokens["b0"] <= 2048
+async def test_a_prompt_beside_answers_is_computed_in_steps_that_they_allow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No step of this engine is short enough for the answers, so the least of prompts is in each, on however slow a machine."""
+    monkeypatch.setattr(step_limits, "LEASE_S", MAX_LEASE_S)
+    least = Knobs().smallest_chunk_tokens
+    async with running(ONE, fluid(tpot_ms=1), profile="toy") as one:
+        assert await chunks(one, ANSWERS + least) <= least
+        assert 0 < roles(one).row.step_tokens["b0"] <= OWN
 
 
 async def test_a_worker_of_before_keeps_its_steps_and_serves_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +98,7 @@ async def test_a_worker_of_before_keeps_its_steps_and_serves_all_the_same(monkey
     monkeypatch.setattr(tandem_worker.Worker, "methods", older)
     async with running(ONE, tight(), profile="toy") as one:
         await until(lambda: roles(one).limits._listeners["b0"].most == 0)
-        assert await chunks(one, False) > 1000
+        assert await chunks(one, OWN) > 1000
         assert roles(one).row.step_tokens == {}
 
 
