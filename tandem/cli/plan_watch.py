@@ -81,11 +81,13 @@ def watch(
     """
     Plan anew when a fleet's traffic changes, and show what a change of layout or of the number of GPUs would gain.
 
-    A drift event, lengths that are distributed otherwise, or another rate starts a
-    plan from what was observed since. A change is advised only if its lead is the
-    margin at least and is sure. Nothing is applied without --apply.
+    A drift event, lengths that are distributed otherwise, or another rate starts
+    a plan from what was observed since. A change is advised only if its lead is
+    the margin at least and is sure. Nothing is applied without --apply.
 
-    Example, of a fleet with two gateways behind a load balancer:
+    Behind a load balancer name every gateway: each sees its part of the traffic.
+
+    Example:
 
       tandem plan watch --running layout.yaml --model h200-sxm/qwen3-32b \\
         --gpus 8 --goodput "ttft:1000 tpot:50" \\
