@@ -138,9 +138,10 @@ class Book:
         return aim_s if self.decoding else inf
 
     def step_tokens(self, law: StepLaw, aims: Aims, knobs: Knobs) -> int:
-        """Tokens of the next step, of prompts and answers. A long step takes longer than two of half its size with the same answers
-        in them, so prompts are spread evenly over the steps where room for answers is short: the shorter it is, the more of the
-        limit on the first token the prompts in hand may take. Where there is plenty, nobody has anything from shorter steps."""
+        """Tokens of the next step, of prompts and answers. A long step and a bare one take longer than two with half of the
+        prompts each, so where room for answers is short, prompts are spread over the steps: answers end sooner. The shorter room
+        is, the more of the limit on the first token the prompts in hand may take. Where there is plenty, nobody has anything
+        from shorter steps."""
         if self._step_tokens is None:
             most = self.most_tokens(law, aims, knobs)
             answers = self.answers + len(self.handed)

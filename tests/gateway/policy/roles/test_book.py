@@ -79,8 +79,8 @@ def chunk(book: Book) -> int:
 
 @pytest.mark.parametrize("of_sequences", [False, True])
 def test_the_shorter_the_room_the_more_evenly_prompts_are_spread_over_the_steps(of_sequences: bool) -> None:
-    """KV that answers keep for longer is KV that the next prompts wait for: two steps of half the size are over sooner than a
-    long one and a bare one. A fleet whose room was short had 12 points fewer good requests with chunks as large as answers allow."""
+    """KV that answers keep for longer is KV that the next prompts wait for: two steps with half of the prompts each are over sooner
+    than a long one and a bare one. A fleet whose room was short had 12 points fewer good requests with chunks as large as answers allow."""
     none, some, much = (chunk(with_a_prompt(held=held, of_sequences=of_sequences)) for held in (0.01, 0.2, 1.0))
     assert none == chunk(with_a_prompt(held=1e-9)) == with_a_prompt(held=0.01).most_chunk_tokens(LAW, AIMS, KNOBS)
     assert none > some >= much
