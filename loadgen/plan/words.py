@@ -22,7 +22,10 @@ from loadgen.workload.base import Workload
 from loadgen.workload.observed import Observed
 from loadgen.workload.spec import Catalogue
 
-_GROUP = re.compile(r"(?P<count>\d+)\s*[x×]\s*(?P<device>[\w.-]+(?:\?[\w=&.]+)?)(?:@(?P<price>[\d.]+))?")
+_GROUP = re.compile(r"(?P<count>\d+)\s*[x×]\s*(?P<device>[\w.-]+(?:\?[\w=&.]+)?)(?:@(?P<price>\d+(?:\.\d+)?|\.\d+))?")
+
+#: Every split of them is listed.
+_MOST_GPUS = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +97,8 @@ def gpu_groups(text: str, model: str) -> tuple[Gpus, ...]:
             kind, mark, options = match["device"].partition("?")
             price = float(match["price"]) if match["price"] else None
             groups.append(Gpus(f"{kind}/{name.partition('?')[0]}{mark}{options}", int(match["count"]), price))
+    if any(group.count > _MOST_GPUS for group in groups):
+        raise LoadgenError(f"gpus: a plan is for {_MOST_GPUS:,} of a kind at most; plan for a part of a larger fleet")
     if any(group.count < 1 for group in groups):
         raise LoadgenError("gpus: a plan needs at least one GPU of each kind")
     if len({group.profile for group in groups}) != len(groups):

@@ -24,6 +24,8 @@ def observed_traffic(where: Sequence[str], within_s: float | None, api_key: str)
         if within_s is not None:
             raise CliError(Exit.USAGE, "--within goes with --observed")
         return None
+    if "" in where:
+        raise CliError(Exit.USAGE, "--observed is empty; name a file or a gateway's URL")
     files = [one for one in where if not _is_url(one)]
     if files and len(where) > 1:
         raise CliError(

@@ -94,7 +94,7 @@ Workload = Annotated[
 ClientTimeout = Annotated[
     float, typer.Option("--timeout", metavar="S", help="Until a client gives up.", rich_help_panel=TRAFFIC)
 ]
-Seed = Annotated[int, typer.Option(metavar="N", rich_help_panel=TRAFFIC)]
+Seed = Annotated[int, typer.Option(metavar="N", min=0, rich_help_panel=TRAFFIC)]
 
 
 def load_config(file: Path | None, flags: dict[str, Any], settings: Sequence[str] | None) -> "TandemConfig":

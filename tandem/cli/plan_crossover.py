@@ -1,5 +1,6 @@
 """tandem plan crossover"""
 
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -52,6 +53,9 @@ def crossover(
 
 def _numbers(flag: str, text: str) -> list[float]:
     try:
-        return [float(word) for word in text.split(",")]
+        found = [float(word) for word in text.split(",")]
     except ValueError:
-        raise CliError(Exit.USAGE, f"{flag} {text}: expected numbers, for example 1000,6000") from None
+        found = []
+    if not found or not all(map(math.isfinite, found)):  # what is no number is neither too small nor too large
+        raise CliError(Exit.USAGE, f"{flag} {text}: expected numbers, for example 1000,6000")
+    return found

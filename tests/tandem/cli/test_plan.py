@@ -31,6 +31,8 @@ def tandem_plan(*words: str, model: str = MODEL, gpus: str = "1", limits: str = 
         ({"model": "h200-sxm/nope"}, "no table 'h200-sxm/nope'"),
         ({"model": "h200-sxm/llama-3.1-405b"}, "no layout fits"),
         ({"gpus": "0"}, "at least one GPU"),
+        ({"gpus": "999999999999999"}, "4,096 of a kind at most"),
+        ({"gpus": "1x h200-sxm@1..2"}, "neither a number nor"),
         ({"limits": "ttft:1 tpot:30"}, "no layout holds the limits at any rate"),
         ({"limits": "speed:1"}, "unknown name 'speed'"),
     ],
@@ -94,6 +96,20 @@ def test_tandem_up_starts_the_layout_it_writes(tmp_path: Path) -> None:
         assert len(up.groups()) >= 3
     finally:
         up.end()
+
+
+def test_a_seed_is_no_negative_number() -> None:
+    """It ended in a traceback of numpy's."""
+    result = tandem_plan("--seed", "-1")
+    assert (result.exit_code, "--seed" in result.output) == (2, True)
+
+
+@pytest.mark.parametrize(("flag", "value"), [("--outputs", "nan"), ("--at-once", "inf"), ("--outputs", "1,,2")])
+def test_a_crossover_of_no_numbers_is_refused(flag: str, value: str) -> None:
+    """A mean of nan is neither below nor above any limit, and its curve never came to an end."""
+    refused = CliRunner().invoke(app, ["plan", "crossover", "--model", MODEL, flag, value])
+    assert isinstance(refused.exception, CliError)
+    assert (refused.exception.status, f"{flag} {value}: expected numbers" in str(refused.exception)) == (2, True)
 
 
 def test_the_crossover_is_a_command_of_its_own() -> None:
