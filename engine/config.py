@@ -42,6 +42,11 @@ class EngineConfig(BaseModel):
     gpu_memory_utilization: float = Field(0.9, gt=0, le=1)
     enable_prefix_caching: bool = True
     enforce_eager: bool = False
+    compact_json: bool = Field(
+        False,
+        description="JSON that follows a schema, forced tool calls too, has no white space between its parts, or one space after a "
+        "comma: for models that write it without end, which is valid JSON. Schemas that xgrammar cannot follow are refused then.",
+    )
     seed: int = 0
     kv_lease_s: float = Field(30.0, gt=0, description="How long KV stays pinned for a reader.")
     kv_host: str = Field(

@@ -72,6 +72,7 @@ def engine_args(config: EngineConfig, identity: WorkerIdentity, device: str) -> 
         gpu_memory_utilization=config.gpu_memory_utilization,
         enable_prefix_caching=config.enable_prefix_caching,
         enforce_eager=config.enforce_eager or on_cpu,
+        structured_outputs_config=_structured_outputs(config),
         seed=config.seed,
         scheduling_policy="priority",
         enable_logging_iteration_details=True,  # tells steps that computed from those that only waited
@@ -86,6 +87,15 @@ def engine_args(config: EngineConfig, identity: WorkerIdentity, device: str) -> 
             kv_load_failure_policy="fail",  # recovery belongs to the gateway
         ),
     )
+
+
+def _structured_outputs(config: EngineConfig) -> Any:
+    """By itself vLLM takes the backend that a schema needs, and only two of them can leave white space out."""
+    from vllm.config import StructuredOutputsConfig
+
+    if not config.compact_json:
+        return StructuredOutputsConfig()
+    return StructuredOutputsConfig(backend="xgrammar", disable_any_whitespace=True)
 
 
 def served_name(config: EngineConfig) -> str:

@@ -5,8 +5,12 @@ from typing import Any
 
 import pytest
 
+from engine.base import WorkerIdentity
+from engine.config import EngineConfig
+from engine.vllm.settings import engine_args
 from gateway.http.tool_schema import arguments_schema, list_schema
 from gateway.http.tools import Tool
+from proto.worker import Role
 
 pytestmark = pytest.mark.engine
 
@@ -22,12 +26,27 @@ TOOLS = tuple(
 WEATHER = '{"name": "weather", "parameters": {"city": "Rome"}}'
 
 
-def accepts(schema: str, text: str) -> bool:
+def accepts(schema: str, text: str, **how: Any) -> bool:
     xgrammar = pytest.importorskip("xgrammar")
     from xgrammar.testing import _is_grammar_accept_string
 
-    accepted: bool = _is_grammar_accept_string(xgrammar.Grammar.from_json_schema(schema), text)
+    accepted: bool = _is_grammar_accept_string(xgrammar.Grammar.from_json_schema(schema, **how), text)
     return accepted
+
+
+@pytest.mark.parametrize("compact", [False, True])
+def test_white_space_between_the_parts_of_a_call_has_no_end_unless_it_is_left_out(compact: bool) -> None:
+    pytest.importorskip("vllm")
+    args = engine_args(EngineConfig(model="m", compact_json=compact), WorkerIdentity("w", "e", Role.BOTH), "cpu")
+    found = args.structured_outputs_config
+    assert (found.backend, found.disable_any_whitespace) == (("xgrammar", True) if compact else ("auto", False))
+    # As vLLM's backend has it compiled.
+    how = {"any_whitespace": not compact, "separators": (",", ":") if compact else None}
+    bare = WEATHER.replace(" ", "")
+    schema = list_schema(TOOLS, single=True).json_schema
+    assert accepts(schema, f"[{bare}]", **how)
+    for at in (0, bare.index(":") + 1, bare.index(",") + 1, len(bare)):
+        assert accepts(schema, f"[{bare[:at]}{' ' * 5000}{bare[at:]}]", **how) is not compact
 
 
 @pytest.mark.parametrize(
