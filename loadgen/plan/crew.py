@@ -5,7 +5,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -53,8 +53,14 @@ class Crew:
         """In the order in which answers come. `feed` is asked for the next item only when it can begin."""
         if self.stopped:
             return
-        try:
+        with self.interruptible():
             yield from self._alone(function, feed) if self._pool is None else self._together(self._pool, function, feed)
+
+    @contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """Ctrl-C ends what is under way in it, and the work with it; what was found before is kept."""
+        try:
+            yield
         except KeyboardInterrupt:
             self._stop(INTERRUPTED)
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from loadgen.failure import InterruptedEarlyError
 from loadgen.measure.interval import Interval, paired_difference
 from loadgen.plan.candidate import Candidate
 from loadgen.plan.crew import INTERRUPTED, Crew
@@ -44,7 +45,10 @@ class Duel:
 
 
 def fought(planned: Planned, jobs: int, budget_s: float | None, effort: Effort = DUEL) -> Duel | None:
-    """None where there is nothing to decide, or no time for two seeds. A budget may leave fewer of them than were wanted."""
+    """None where there is nothing to decide, or no time for two seeds. A budget may leave fewer of them than were wanted.
+
+    Raises InterruptedEarlyError.
+    """
     now, new = planned.running, planned.winner
     if now is None or now is new or planned.incomplete == INTERRUPTED:
         return None
@@ -60,6 +64,8 @@ def fought(planned: Planned, jobs: int, budget_s: float | None, effort: Effort =
     with Crew(jobs, budget_s) as crew:
         for task, report in crew.map(measure, tasks()):
             found[task.candidate, task.effort.first_seed] = report.rate(goal)
+    if crew.stopped == INTERRUPTED:
+        raise InterruptedEarlyError("the two layouts were not held against each other: interrupted")
     both = [seed for seed in effort.every_seed if (now.candidate, seed) in found and (new.candidate, seed) in found]
     if len(both) < _LEAST:
         return None

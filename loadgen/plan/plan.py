@@ -120,7 +120,7 @@ def make_plan(asked: Asked, crew: Crew, watch: Watch, clock: Callable[[], float]
         kind = InterruptedEarlyError if crew.stopped == INTERRUPTED else LoadgenError
         raise kind(_none(race.standings, crew))
     few = _few(rows)
-    bottlenecks = [] if crew.stopped else _bottlenecks(rows, asked, watch)
+    bottlenecks = [] if crew.stopped else _bottlenecks(rows, asked, crew, watch)
     rates = {row.candidate: row.rate for row in few}
     again = [what_if(case.words, question, list(rates), asked.space.gpus_per_node) for case in cases]
     answered = answer(again, question, rates, crew, asked.halving.wide_effort, watch)
@@ -170,11 +170,13 @@ def _explained(rows: list[Row]) -> list[Row]:
     return [row for row in rows if any(row is one for one in best)]
 
 
-def _bottlenecks(rows: list[Row], asked: Asked, watch: Watch) -> list[tuple[Candidate, Bottleneck]]:
-    explained, found = _explained(rows), []
-    for row in explained:
-        found.append(_bottleneck(row, asked))
-        watch("what limits", len(found), len(explained))
+def _bottlenecks(rows: list[Row], asked: Asked, crew: Crew, watch: Watch) -> list[tuple[Candidate, Bottleneck]]:
+    explained = _explained(rows)
+    found: list[tuple[Candidate, Bottleneck]] = []
+    with crew.interruptible():
+        for row in explained:
+            found.append(_bottleneck(row, asked))
+            watch("what limits", len(found), len(explained))
     return found
 
 

@@ -1,14 +1,15 @@
 """One plan for traffic that has changed, and what it says against the layout that runs."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import orjson
 
-from loadgen.failure import LoadgenError
+from loadgen.failure import InterruptedEarlyError, LoadgenError
+from loadgen.plan.crew import INTERRUPTED
 from loadgen.plan.document import plan_document
-from loadgen.plan.duel import fought
+from loadgen.plan.duel import Duel, fought
 from loadgen.plan.load import Load
 from loadgen.plan.plan import Asked, Planned
 from loadgen.plan.revision import Revision, difference, revised, text_of
@@ -51,7 +52,12 @@ def replan(question: Asked, running: Path, cause: Cause, folder: Path, rate_ps: 
     began_s, budget_s = time.monotonic(), terms.budget_s
     planned = searched(question, terms.jobs, budget_s and budget_s * _SEARCH_SHARE, terms.quiet)
     left_s = budget_s and max(budget_s * (1 - _SEARCH_SHARE), budget_s - (time.monotonic() - began_s))
-    revision = Revision.of(planned, terms.margin, fought(planned, terms.jobs, left_s))
+    duel: Duel | None = None
+    try:
+        duel = fought(planned, terms.jobs, left_s)
+    except InterruptedEarlyError:
+        planned = replace(planned, incomplete=INTERRUPTED)
+    revision = Revision.of(planned, terms.margin, duel)
     load = Load.of(rate_ps, terms.headroom, revision)
     lines = [f"cut short ({planned.incomplete})"] if planned.incomplete else []
     lines += [*revision.lines(), *load.lines()]

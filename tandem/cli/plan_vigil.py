@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from loadgen.failure import LoadgenError
+from loadgen.failure import InterruptedEarlyError, LoadgenError
 from loadgen.plan.accounts import Identities, OneFleetError
 from loadgen.plan.crew import INTERRUPTED
 from loadgen.plan.replan import Replanned, Terms, replan
@@ -98,6 +98,8 @@ class Vigil:
             words = replace(ordered.words, workload=(), observed=observed, running=self._running)
             folder = ordered.out / time.strftime("%Y%m%d-%H%M%S")
             done = replan(asked(words), self._running, cause, folder, observed.rate_ps, ordered.terms)
+        except InterruptedEarlyError as error:
+            raise CliError(Exit.INTERRUPTED, str(error)) from None
         except LoadgenError as error:
             warn(f"no plan: {error}")
             return

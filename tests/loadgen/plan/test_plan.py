@@ -104,6 +104,33 @@ def test_ctrl_c_before_anything_was_measured_is_no_wrong_usage() -> None:
         make_plan(asked, crew, lambda stage, done, total: None)
 
 
+class Raced:
+    """A race that is over."""
+
+    def __init__(self, *_: object) -> None:
+        self.standings = [standing(COLOCATED, [10.0]), standing(APART, [9.0])]
+        self.keep, self.late, self.simulations, self.requests = None, False, 2, 100
+
+    def run(self, found: object) -> None:
+        pass
+
+
+def test_ctrl_c_while_it_is_explained_keeps_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search of minutes was lost: what limits the winner is looked for outside the crew."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("loadgen.plan.plan.Race", Raced)
+    monkeypatch.setattr("loadgen.plan.plan._bottleneck", interrupted)
+    with Crew(1) as crew:
+        planned = make_plan(
+            Asked(question(), Space((Gpus(PROFILE, 2),)), ("kv=fp8",), halving=QUICK), crew, lambda *_: None
+        )
+    assert (planned.incomplete, planned.winner.candidate) == (INTERRUPTED, COLOCATED)
+    assert (planned.bottlenecks, planned.worth) == ((), ())
+
+
 def test_kv_goes_over_the_network_where_nodes_are_as_small_as_was_said() -> None:
     """`--gpus-per-node` bounded degrees alone: pools on two nodes exchanged over NVLink all the same."""
     words = Words(model=PROFILE, gpus="2", workload=["fixed isl=4000 osl=2"], goodput=["ttft:300"])

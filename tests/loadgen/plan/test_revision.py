@@ -13,6 +13,7 @@ from loadgen.bound import Bound, Resource
 from loadgen.failure import LoadgenError
 from loadgen.measure.interval import Interval
 from loadgen.plan.candidate import Candidate, Engine, Part
+from loadgen.plan.crew import INTERRUPTED
 from loadgen.plan.duel import Duel, fought
 from loadgen.plan.layout_document import read_layout
 from loadgen.plan.plan import Asked, Planned, make_plan
@@ -207,6 +208,25 @@ def test_a_replan_leaves_the_document_and_what_led_to_it(tmp_path: Path, monkeyp
 
 def done_difference(layout: Path) -> list[str]:
     return difference(yaml.safe_load(RUNNING), yaml.safe_load(layout.read_text()))
+
+
+def test_ctrl_c_during_the_duel_ends_the_plan_and_leaves_what_the_search_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The watch took it for a duel without time, could apply the change, and went on."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    found = planned(row(NEW, 10.0), row(OLD, 8.0, 0.2, 0.1, 0.3))
+    monkeypatch.setattr("loadgen.plan.replan.searched", lambda *_: found)
+    monkeypatch.setattr("loadgen.plan.duel.measure", interrupted)
+    running = tmp_path / "running.yaml"
+    running.write_text(RUNNING)
+    terms = Terms(0.05, headroom=0.1, jobs=1, budget_s=None, quiet=True)
+    done = replan(found.asked, running, Cause("answers are shorter"), tmp_path / "out", 3.0, terms)
+    assert (done.planned.incomplete, done.lines[0]) == (INTERRUPTED, "cut short (interrupted)")
+    assert json.loads((tmp_path / "out" / "revision.json").read_bytes())["plan"]["incomplete"] == INTERRUPTED
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from loadgen.failure import InterruptedEarlyError
 from loadgen.plan.candidate import Candidate, Engine, Part
 from loadgen.plan.layout_document import read_layout
 from loadgen.plan.plan import Planned
@@ -168,6 +169,20 @@ def test_a_drift_is_planned_for_from_the_traffic_since(
     assert "201 requests in 100 s" in result.output
     assert "Change: +25.0%" in result.output
     assert "applied" not in result.output
+
+
+def test_ctrl_c_before_anything_was_measured_ends_the_watch(
+    asked: list[bool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was told as "no plan", and the watch went on."""
+
+    class Interrupted(Plans):
+        def __call__(self, *_: Any) -> Replanned:
+            raise InterruptedEarlyError("no layout was measured: interrupted")
+
+    result = watched(tmp_path, monkeypatch, Interrupted(behind=0.2))
+    assert isinstance(result.exception, CliError)
+    assert result.exception.status is Exit.INTERRUPTED
 
 
 @pytest.mark.parametrize(
