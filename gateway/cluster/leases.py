@@ -14,13 +14,15 @@ class LeaseKind(StrEnum):
 
 @dataclass(eq=False, slots=True)
 class Lease:
-    """One acquire with one owner, a deadline and a release. Compared by identity."""
+    """One acquire with one owner, a deadline and a release. Compared by identity. `slots`: places in the batch that it
+    takes, of a reservation one for each answer that has not ended."""
 
     kind: LeaseKind
     owner: str
     tokens: int
     blocks: int
     deadline_s: float
+    slots: int = 0
     held: bool = True
 
 
@@ -53,8 +55,10 @@ class LeaseBook:
     def __len__(self) -> int:
         return sum(map(len, self._live.values()))
 
-    def take(self, kind: LeaseKind, owner: str, *, ttl_s: float, tokens: int = 0, blocks: int = 0) -> Lease:
-        lease = Lease(kind, owner, tokens, blocks, self._clock() + ttl_s)
+    def take(
+        self, kind: LeaseKind, owner: str, *, ttl_s: float, tokens: int = 0, blocks: int = 0, slots: int = 0
+    ) -> Lease:
+        lease = Lease(kind, owner, tokens, blocks, self._clock() + ttl_s, slots)
         self._live[kind].add(lease)
         if kind is LeaseKind.RESERVATION:
             self._fresh.add(lease)
@@ -72,6 +76,11 @@ class LeaseBook:
     def computed(self, lease: Lease) -> None:
         """Its prompt keeps nobody waiting any more."""
         lease.tokens = 0
+        self._changed()
+
+    def answered(self, lease: Lease) -> None:
+        """One answer of a reservation has ended; the others go on."""
+        lease.slots = max(0, lease.slots - 1)
         self._changed()
 
     def give_back(self, lease: Lease, *, quiet: bool = False) -> bool:
@@ -109,6 +118,11 @@ class LeaseBook:
 
     def tokens(self, kind: LeaseKind) -> int:
         return sum([lease.tokens for lease in self._live[kind]])
+
+    @property
+    def slots(self) -> int:
+        """Places in the worker's batch: promised ones, those that are asked for, and prompts that it computes for others."""
+        return sum([lease.slots for lease in self._live[LeaseKind.RESERVATION]]) + self.count(LeaseKind.PREFILL)
 
     @property
     def unseen_blocks(self) -> int:

@@ -63,6 +63,7 @@ class Worker:
         self._blocks_total = info.blocks_total
         self._blocks_taken = 0
         self._headroom: float | None = None
+        self._others_slots = 0  # places in its batch that other gateways' work takes
         self._door = Door()
         self._placed = placed(info.topology)
 
@@ -94,6 +95,8 @@ class Worker:
         # A worker that has reserved KV and promised nothing is older than promises: its growth is not known.
         silent = state.blocks_reserved > 0 and not state.blocks_promised
         self._headroom = None if silent else max(0, state.blocks_total - state.pool_blocks) - state.blocks_promised
+        mine = self.leases.count(LeaseKind.SEQUENCE) + self.leases.count(LeaseKind.PREFILL)
+        self._others_slots = max(0, state.sequences - mine) if state.attached_gateways > 1 else 0
         self._facts(state.blocks_total, max(state.blocks_used, state.blocks_reserved))
         self.health.heard(state)
         self._changed()
@@ -145,6 +148,7 @@ class Worker:
             headroom_blocks=None if self._headroom is None else self._headroom - unseen,
             asked=self.leases.asked,
             pool_blocks=state.pool_blocks if state else 0,
+            slots_free=info.max_num_seqs - self.leases.slots - self._others_slots,
             placed=self._placed,
         )
 

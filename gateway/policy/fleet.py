@@ -18,7 +18,8 @@ class DecodeCandidate:
 
     `headroom_blocks`: what the growth of everything promised there leaves, by the worker's own forecast (R-41); None
     where it is not known. `asked`: somebody is being asked there for a place now. `kv_tokens`: the engine's whole KV,
-    where that is not what `blocks_total` says; `engine_slots` likewise. `placed`: it says on which node or in which rack it is.
+    where that is not what `blocks_total` says; `engine_slots` likewise. `slots_free`: places in its batch that nobody has been
+    promised; None where that is not known. `placed`: it says on which node or in which rack it is.
     """
 
     worker_id: str
@@ -35,6 +36,7 @@ class DecodeCandidate:
     pool_blocks: int = 0
     kv_tokens: int = 0
     engine_slots: int = 0
+    slots_free: int | None = None
     placed: bool = False
 
     def could_ever(self, need: Need) -> bool:
@@ -59,7 +61,12 @@ class DecodeCandidate:
     def fits(self, need: Need) -> bool:
         """Whether to ask. The worker alone knows when answers will peak together: where its room seems too small for a
         likely growth, but not for the start, it is asked all the same, for one prompt at a time. An empty one lends its
-        emergency pool to what needs nearly all of it: waiting would not make that smaller."""
+        emergency pool to what needs nearly all of it: waiting would not make that smaller.
+
+        Places in its batch are counted here, too: were everybody asked for who waits, each that comes free would go to the
+        next request of one answer, and those of several would never have theirs."""
+        if self.slots_free is not None and need.answers > self.slots_free:
+            return False
         if self.free_after(need) >= 0:
             return True
         if not need.likely_tokens or self.asked or self.headroom_blocks is None:

@@ -89,6 +89,7 @@ def _less(fleet: Fleet, taken: Mapping[str, _Taken]) -> Fleet:
             blocks_free=decode.blocks_free - mine.blocks,
             headroom_blocks=None if headroom is None else headroom - mine.blocks,
             slots_total=decode.slots_total - mine.answers,
+            slots_free=None if decode.slots_free is None else decode.slots_free - mine.answers,
         )
 
     return replace(fleet, decodes=tuple([left(decode) for decode in fleet.decodes])) if taken else fleet
@@ -100,7 +101,9 @@ def emptied(fleet: Fleet) -> Fleet:
         fleet,
         decodes=tuple(
             [
-                replace(one, blocks_free=one.blocks_total, headroom_blocks=None, closed=False, asked=False)
+                replace(
+                    one, blocks_free=one.blocks_total, headroom_blocks=None, closed=False, asked=False, slots_free=None
+                )
                 for one in fleet.decodes
             ]
         ),

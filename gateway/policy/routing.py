@@ -255,7 +255,8 @@ def able_to_decode(
     for one in fleet.decodes:
         most, likely = blocks[one.block_size_tokens]
         room = one.headroom_blocks if forecast and one.headroom_blocks is not None else one.blocks_free
-        plenty = room >= likely and one.blocks_total >= most and one.window >= longest and one.slots_total >= answers
+        slots = one.slots_total if one.slots_free is None else min(one.slots_total, one.slots_free)
+        plenty = room >= likely and one.blocks_total >= most and one.window >= longest and slots >= answers
         if plenty and rules.prefill_here_if_none:  # whatever its way is, it has one
             if not one.closed and one.worker_id not in never:
                 fitting.append(one)

@@ -139,6 +139,7 @@ class Answering:
         except (FaultError, WorkerLostError, SilenceError, MergeError) as error:
             self._blame(error)
             raise self._failure(error) from error
+        self._hold.answered()
         self._remember(running)
 
     def _began(self, answer: int, delta: SequenceDelta) -> None:

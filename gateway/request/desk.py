@@ -180,6 +180,7 @@ class Desk:
             bid.request_id,
             ttl_s=self._config.deadlines.reserve_s + self._config.deadlines.queue_s,
             blocks=bid.need.likely_blocks(worker.info.block_size_tokens),
+            slots=bid.need.answers,
         )
         trip = self.roles.take(bid, placement, arrives=new) if self.roles else None
         return Turn(bid, placement, worker, lease, trip)

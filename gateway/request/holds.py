@@ -80,6 +80,10 @@ class ReservationHold(Hold):
         self._gateway_id = gateway_id
         self._release_s = release_s
 
+    def answered(self) -> None:
+        """One of its answers has ended, and the worker has its place back."""
+        self.worker.leases.answered(self._lease)
+
     def spent(self) -> None:
         super().spent()
         self._over()

@@ -29,6 +29,16 @@ def test_a_lease_past_its_deadline_is_reported() -> None:
     assert book.overdue() == [lease]
 
 
+def test_places_in_the_batch_that_other_gateways_take_are_not_free() -> None:
+    worker = Worker(worker_info(), "a:1", HealthConfig(), Clock(), lambda before, after, reason: None, lambda: None)
+    worker.leases.take(LeaseKind.RESERVATION, "r", ttl_s=10, slots=2)
+    worker.leases.take(LeaseKind.SEQUENCE, "r", ttl_s=10)
+    worker.heard(state(attached_gateways=2, sequences=4))
+    assert worker.as_decode(0).slots_free == 8 - 2 - 3
+    worker.heard(state(attached_gateways=1, sequences=4))  # of answers of its own that had not ended then
+    assert worker.as_decode(0).slots_free == 8 - 2
+
+
 class Books(RuleBasedStateMachine):
     """Any interleaving of requests and state snapshots: the figures are those of what is really held."""
 
@@ -45,7 +55,14 @@ class Books(RuleBasedStateMachine):
 
     @rule(kind=st.sampled_from(LeaseKind), size=st.integers(1, 9))
     def take(self, kind: LeaseKind, size: int) -> None:
-        self.held.append(self.worker.leases.take(kind, "r", ttl_s=10, tokens=size, blocks=size))
+        slots = size if kind is LeaseKind.RESERVATION else 0
+        self.held.append(self.worker.leases.take(kind, "r", ttl_s=10, tokens=size, blocks=size, slots=slots))
+
+    @rule(which=st.integers(0, 100))
+    def answer_in_part(self, which: int) -> None:
+        promised = [lease for lease in self.held if lease.kind is LeaseKind.RESERVATION]
+        if promised:
+            self.worker.leases.answered(promised[which % len(promised)])
 
     @rule(which=st.integers(0, 100), twice=st.booleans())
     def give_back(self, which: int, twice: bool) -> None:
@@ -62,7 +79,7 @@ class Books(RuleBasedStateMachine):
 
     @rule(size=st.integers(1, 9))
     def be_refused(self, size: int) -> None:
-        asked = self.worker.leases.take(LeaseKind.RESERVATION, "r", ttl_s=10, blocks=size)
+        asked = self.worker.leases.take(LeaseKind.RESERVATION, "r", ttl_s=10, blocks=size, slots=size)
         refusal = Refusal(RefusalReason.KV_BUSY, size, 100, 0, self.taken, 8, 0)
         self.worker.refused(refusal, asked)
 
@@ -74,6 +91,8 @@ class Books(RuleBasedStateMachine):
             assert book.count(kind) == len(mine)
             assert book.tokens(kind) == sum(lease.tokens for lease in mine)
         assert self.worker.blocks_free == 100 - self.taken
+        promised = sum(lease.slots for lease in self.held if lease.kind is LeaseKind.RESERVATION)
+        assert self.worker.as_decode(0).slots_free == 8 - promised - book.count(LeaseKind.PREFILL)
         assert self.worker.as_prefill().outstanding_tokens == book.tokens(LeaseKind.PREFILL)
 
 

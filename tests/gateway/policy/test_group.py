@@ -57,6 +57,11 @@ def test_answers_of_all_prompts_share_the_slots() -> None:
     assert (outlook.why, outlook.numbers["answers"], outlook.numbers["slots_total"]) == (Dead.TOGETHER, 3, 2)
 
 
+def test_answers_of_all_prompts_share_the_slots_that_are_free_and_wait_for_more() -> None:
+    assert isinstance(placed([1, 1, 1], replace(worker("a", 10), slots_free=2)), Wait)
+    assert isinstance(placed([1, 1, 1], replace(worker("a", 10), slots_free=3)), Placement)
+
+
 def test_a_worker_is_tried_beyond_the_room_that_is_known_but_not_with_what_can_never_fit() -> None:
     """It would be granted in part and given back, again and again."""
 

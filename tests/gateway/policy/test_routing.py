@@ -67,6 +67,19 @@ def test_no_room_now_is_a_wait_with_numbers() -> None:
     assert outcome == Wait(blocks_needed=13, blocks_free=9, blocks_total=1000)
 
 
+@pytest.mark.parametrize("rules", [RULES, Rules(16, prefill_here_if_none=True)])
+def test_a_worker_without_places_in_its_batch_for_every_answer_is_not_asked(rules: Rules) -> None:
+    crowded = fleet([decode("d0", 500, slots_free=1), decode("d1", 50, slots_free=2)], [prefill()])
+    two = Need(prompt_tokens=100, growth_tokens=100, answers=2)
+    assert placed(crowded, two, rules).worker_id == "d1"
+    able = able_to_decode(two, crowded, rules)
+    assert not isinstance(able, Wait | NoRoute)
+    assert [one.worker_id for one in able] == ["d1"]
+    three = Need(prompt_tokens=100, growth_tokens=100, answers=3)
+    assert isinstance(place(three, crowded, rules), Wait)
+    assert isinstance(able_to_decode(three, crowded, rules), Wait)
+
+
 def test_a_worker_that_has_just_refused_is_not_asked() -> None:
     assert isinstance(place(NEED, fleet([decode(closed=True)], [prefill()]), RULES), Wait)
 

@@ -16,7 +16,7 @@ from gateway.request.intent import Intent
 from gateway.request.phase import Phase
 from proto.reservation import Refusal, Reservation, ReserveRequest
 from proto.worker import Role
-from tests.gateway.fleet import PAIR, SOLO, Fleet, config, expected, fleet, intent, prompt, until
+from tests.gateway.fleet import PAIR, SOLO, Answer, Fleet, config, expected, fleet, intent, prompt, until
 from tests.waiting import HANG_S
 
 TWO_SOLO = (("b0", Role.BOTH), ("b1", Role.BOTH))
@@ -285,3 +285,35 @@ async def test_a_gateway_that_takes_everything_anew_starves_no_other() -> None:
         again = await decode.reserve(ReserveRequest("other", "r2", 40, 50, 3600.0))
         assert isinstance(again, Refusal)
         assert (await waiting).record.phase is Phase.DONE
+
+
+async def test_who_wants_several_answers_is_not_kept_out_by_single_ones_where_places_in_the_batch_are_short() -> None:
+    async with fleet(SOLO, kv_blocks=400, max_num_seqs=2, profile="toy") as one, asyncio.TaskGroup() as tasks:
+
+        def ask(number: int, n: int = 1) -> asyncio.Task[Answer]:
+            wanted = intent(prompt(40, number), n=n, max_tokens=20 + 7 * (number % 3), ignore_eos=True)
+            return tasks.create_task(one.ask(wanted))
+
+        for number in range(3):
+            ask(number)
+        await until(lambda: one.cluster.snapshot().queued == 1)
+        both = ask(3, n=2)
+        await until(lambda: one.cluster.snapshot().queued == 2)
+        later = [ask(number) for number in range(4, 10)]
+        begun_s = (await both).record.entered_s[Phase.RESERVED]
+        assert begun_s < min([(await each).record.entered_s[Phase.RESERVED] for each in later])
+
+
+async def test_the_place_of_an_answer_that_has_ended_is_not_kept_for_the_others_of_its_request() -> None:
+    async with fleet(SOLO, kv_blocks=400, max_num_seqs=3, profile="toy") as one:
+        worker = one.cluster.worker("b0")
+        assert worker is not None
+        several = intent(n=3, max_tokens=1000, ignore_eos=True)
+        async with one.lifecycle.open(several, one.record(several)) as stream:
+            await until(lambda: one.cluster.integrity().sequences == 3)
+            assert worker.as_decode(0).slots_free == 0
+            await stream.stop_choice(1)
+            await until(lambda: worker.as_decode(0).slots_free == 1)
+            assert (await one.ask(intent(prompt(41), max_tokens=2))).record.phase is Phase.DONE
+            assert stream.record.phase is Phase.DECODING
+        await one.settled()
