@@ -22,9 +22,6 @@ _CALL_S = 2.0
 #: A worker that could not be told is asked again after this: it may have been busy, or be of a newer version by now.
 _AGAIN_S = 5.0
 
-#: No time that prompts may take is short enough for steps shorter than answers allow.
-_UNEASED = -1.0
-
 #: Tokens of a step, and of one prompt in it.
 Bounds = tuple[int, int]
 
@@ -119,7 +116,7 @@ class StepLimits:
         knobs = replace(self._bounded, largest_step_tokens=min(self._bounded.largest_step_tokens, most))
         states = [one.worker.state for one in self._listeners.values()]
         if any(state is not None and state.attached_gateways > 1 for state in states):
-            knobs = replace(knobs, ease_share=_UNEASED)
+            knobs = replace(knobs, ease_share=0.0)
         if not knobs.bounds_chunks:
             knobs = self._whole
         if knobs != self._policy.knobs:

@@ -141,14 +141,14 @@ class Book:
         """Tokens of the next step, of prompts and answers. A long step and a bare one take longer than two with half of the
         prompts each, so where room for answers is short, prompts are spread over the steps: answers end sooner. The shorter room
         is, the more of the limit on the first token the prompts in hand may take. Where there is plenty, nobody has anything
-        from shorter steps."""
+        from shorter steps; and where more is left of them than was thought, nobody knows how much."""
         if self._step_tokens is None:
             most = self.most_tokens(law, aims, knobs)
             answers = self.answers + len(self.handed)
-            if knobs.bounds_chunks and answers and self.backlog:
+            if knobs.bounds_chunks and answers and self.backlog.tokens:
                 ease_s = min(1.0, self.held(knobs)) * knobs.ease_share * aims.ttft_s
                 enough = law.enough(self.backlog.tokens, ease_s, answers, self.reading_tokens, most)
-                most = min(most, max(enough, answers + knobs.smallest_chunk_tokens))
+                most = max(enough, answers + knobs.smallest_chunk_tokens)
             self._step_tokens = most
         return self._step_tokens
 

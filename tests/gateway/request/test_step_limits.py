@@ -128,7 +128,7 @@ async def test_few_prompts_do_not_hold_back_those_of_another_gateway(left: int) 
     scene.attached(1)
     await scene.met()
     book.stepped(StepTotals(), 1.0)
-    assert scene.policy.budget("a") < most
+    assert (scene.policy.budget("a") < most) is (left > 0)  # where nobody knows how much is left, nor there
 
 
 async def test_a_step_is_never_longer_than_the_policy_wants_it() -> None:

@@ -141,3 +141,14 @@ def test_prompts_in_hand_make_a_long_answers_mean_step_hardly_longer() -> None:
     full = min(2000, book.most_chunk_tokens(LAW, AIMS, KNOBS))
     assert short_s == LAW.step_s(book.promised + 1, book.context_tokens + 1000, full)
     assert alone_s == LAW.step_s(book.promised + 1, book.context_tokens + 1000, min(1500, full))
+
+
+@pytest.mark.parametrize("held", [0.01, 1.0])
+def test_a_prompt_of_which_more_is_left_than_was_thought_gets_all_that_answers_allow(held: float) -> None:
+    """It was believed to be cached; or what others had computed anew was counted off it, or prompts of another gateway. It had
+    steps with the least chunk until its end."""
+    book = with_a_prompt(held=held)
+    book.stepped(StepTotals(chunk_steps=1, chunk_s=0.1, chunk_tokens=600), 0.1)
+    assert book.backlog
+    assert not book.backlog.tokens
+    assert chunk(book) == book.most_chunk_tokens(LAW, AIMS, KNOBS)
