@@ -73,10 +73,13 @@ class Planned:
     @property
     def verdict(self) -> str:
         said = verdict(self.rows, unreached(self.found, self.standings, self.rows))
+        if all(one.family is Family.COLOCATED for one in self.found):
+            said = "Do not disaggregate: there is no layout of these GPUs with two pools."
         if not self.incomplete:
             return said
-        looked = sum(one.stage is not Stage.UNTRIED for one in self.standings)
-        return f"No last word, as {looked} of {len(self.found)} layouts were looked at. {said}"
+        looked, every = sum(one.stage is not Stage.UNTRIED for one in self.standings), len(self.found)
+        what = f"{looked} of {every} layouts were looked at" if looked < every else "the search did not come to its end"
+        return f"No last word, as {what}. {said}"
 
     @property
     def running(self) -> Row | None:

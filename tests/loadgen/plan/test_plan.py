@@ -96,6 +96,19 @@ def test_a_plan_that_was_cut_short_says_so_before_its_advice_and_in_the_layout(t
     assert "ut short" not in (tmp_path / "layout.yaml").read_text()
 
 
+def test_a_plan_says_what_there_was_to_look_at() -> None:
+    """Of one GPU it said that no split had held the limits, and when cut short "No last word, as 6 of 6 were looked at"."""
+    rows = tuple(rank([standing(COLOCATED, [10.0])], (0.9,)))
+    asked = Asked(question(), Space((Gpus(PROFILE, 1),)))
+    alone = Planned(asked, (COLOCATED,), rows, (standing(COLOCATED, [10.0]),), (), (), (), (), "", 1.0, 1, 1)
+    none = "Do not disaggregate: there is no layout of these GPUs with two pools."
+    assert alone.verdict == none
+    cut = replace(alone, incomplete=INTERRUPTED)
+    assert cut.verdict == f"No last word, as the search did not come to its end. {none}"
+    both = replace(alone, found=(COLOCATED, APART), standings=(standing(COLOCATED, [10.0]), standing(APART, [])))
+    assert both.verdict == "Do not disaggregate: no split of these GPUs held the limits."
+
+
 def test_ctrl_c_before_anything_was_measured_is_no_wrong_usage() -> None:
     asked = Asked(question(), Space((Gpus(PROFILE, 2),)), halving=QUICK)
     crew = Crew(1)
