@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from gateway.wording import counted
 from loadgen.plan.revision import Figure, Revision
 
 
@@ -52,7 +53,7 @@ class Load:
     def verdict(self) -> str:
         have, share, wanted = self.kept.candidate.gpus, self.share(self.kept), self.wanted
         free = f"{self.headroom:.0%}" if wanted >= have else f"{2 * self.headroom:.0%}"
-        gpus = f"about {wanted} GPUs{self._spread(wanted)} would keep {free} free, where it has {have}"
+        gpus = f"about {counted(wanted, 'GPU')}{self._spread(wanted)} would keep {free} free, where it has {have}"
         if share > 1:
             return f"More is needed: {gpus}."
         if wanted > have:

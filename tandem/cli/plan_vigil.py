@@ -8,6 +8,7 @@ from typing import Any
 
 import typer
 
+from gateway.wording import counted
 from loadgen.failure import InterruptedEarlyError, LoadgenError
 from loadgen.plan.accounts import Identities, OneFleetError
 from loadgen.plan.crew import INTERRUPTED
@@ -49,7 +50,9 @@ class Vigil:
         are not those of one fleet."""
         document = self._account()
         known, drifts = document["requests"], document["drifts"]["count"]
-        typer.echo(f"watching {', '.join(self._endpoints)}: {known} requests known, {drifts} drifts so far")
+        typer.echo(
+            f"watching {', '.join(self._endpoints)}: {counted(known, 'request')} known, {counted(drifts, 'drift')} so far"
+        )
         made = 0
         while plans is None or made < plans:
             found = self._look()

@@ -37,6 +37,12 @@ def test_a_rate_asks_for_gpus_in_whole_engines(rate_ps: float, wanted: int, said
     assert found.document()["gpus_wanted"] == wanted
 
 
+def test_one_gpu_is_no_gpus() -> None:
+    replicas = Candidate((Part(Role.BOTH, 8, Engine(PROFILE)),))
+    figure = Figure(replicas, 0.9, 8.0, Interval(-inf, inf))
+    assert Load(0.5, 0.1, figure, figure, advised=False).verdict.startswith("Less would do: about 1 GPU would keep")
+
+
 def test_a_fleet_that_was_made_smaller_does_not_ask_for_more_at_the_same_rate() -> None:
     for rate_ps in [0.25 * step for step in range(1, 60)]:
         wanted = load(rate_ps).wanted
