@@ -49,8 +49,8 @@ def _parameters(group: type) -> list[inspect.Parameter]:
     return made
 
 
-def _option(*names: str, help: str, panel: str, metavar: str | None = None) -> Any:
-    return typer.Option(*names, help=help, rich_help_panel=panel, metavar=metavar)
+def _option(*names: str, help: str, panel: str, metavar: str | None = None, least: int | None = None) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel=panel, metavar=metavar, min=least)
 
 
 TargetWords = Annotated[
@@ -103,7 +103,7 @@ class LoadOptions:
             "--storm", help="Extra correlated requests: 'NAME requests=N at=S within=S'.", panel="Load", metavar="SPEC"
         ),
     ] = None
-    seed: Annotated[int, _option("--seed", help="Fixes times and lengths.", panel="Load", metavar="N")] = 0
+    seed: Annotated[int, _option("--seed", help="Fixes times and lengths.", panel="Load", metavar="N", least=0)] = 0
     salt: Annotated[
         int | None,
         _option(

@@ -26,7 +26,7 @@ def record_workload(
     precision: Annotated[
         str, typer.Option("--precision", metavar="NAME", help="Of the numbers: bfloat16, or WEIGHTS/KV.")
     ] = "",
-    seed: Annotated[int, typer.Option("--seed")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0)] = 0,
 ) -> None:
     """Write a session-mix trace: sessions, turns, prefixes, think times, lengths and precision, to be replayed anywhere.
 

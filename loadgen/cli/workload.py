@@ -43,7 +43,7 @@ Spec = Annotated[
     list[str], typer.Argument(help="NAME or FILE and KEY=VALUE words in one argument; several make a mix.")
 ]
 Count = Annotated[int, typer.Option("--requests", "-n", min=3, help="How many to draw from an endless family.")]
-Seed = Annotated[int, typer.Option("--seed")]
+Seed = Annotated[int, typer.Option("--seed", min=0)]
 Tokenizer = Annotated[str, typer.Option("--tokenizer", help="For ShareGPT.", metavar="PATH")]
 
 
