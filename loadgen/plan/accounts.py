@@ -1,8 +1,7 @@
 """What several gateways of one fleet tell of their traffic, as if there were one of them. Pure (R-63)."""
 
-import math
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +18,10 @@ _EVENT: dict[str, type | tuple[type, ...]] = {
     "class": list,
 }
 
-_SHOWN = ("rate_ps", "gap_cv", "known", "classes")
+#: No figure is larger, so that all of them can be added up, divided and shown.
+_MOST = 1e15
+
+_LENGTHS = ("mean", "p50", "p90", "p99")
 
 
 class OneFleetError(LoadgenError):
@@ -70,18 +72,27 @@ def checked(where: str, document: Any) -> dict[str, Any]:
             f"{where}: not a {SCHEMA} document: {document['schema']!r}; use the tandem of that gateway's version"
         )
     try:
-        window_s, requests, drifts = document["window_s"], document["requests"], document["drifts"]
-        lacking = [key for key in _SHOWN if key not in document]
-        if lacking:
-            raise KeyError(", ".join(lacking))
-        sound = _number(window_s) and isinstance(requests, int) and requests >= 0 and isinstance(drifts["count"], int)
-        if not sound or not all(
-            isinstance(event[key], kind) for event in drifts["newest"] for key, kind in _EVENT.items()
-        ):
+        requests, drifts = document["requests"], document["drifts"]
+        sound = isinstance(requests, int) and isinstance(drifts["count"], int)
+        if not (sound and all(map(_number, _shown(document))) and all(map(_told, drifts["newest"]))):
             raise ValueError("a figure of another kind")
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise LoadgenError(f"{where}: not as {SCHEMA} has it ({error}); is it a gateway?") from None
     return document
+
+
+def _shown(document: Mapping[str, Any]) -> Iterator[Any]:
+    """Figures that a person is shown. Raises KeyError and the like where one is not there."""
+    yield from (document["window_s"], document["requests"], document["known"]["cut"], document["known"]["open"])
+    yield from (figure for figure in (document["rate_ps"], document["gap_cv"]) if figure is not None)
+    for one in document["classes"].values():
+        yield from (one["requests"], one["cached_share"])
+        yield from (lengths[key] for lengths in (one["prompt"], one["output"]) for key in _LENGTHS)
+
+
+def _told(event: Mapping[str, Any]) -> bool:
+    kinds = all(isinstance(event[key], kind) for key, kind in _EVENT.items())
+    return kinds and _number(event["age_s"]) and all(isinstance(part, str) for part in event["class"])
 
 
 def one_fleet(accounts: Mapping[str, Mapping[str, Any]]) -> None:
@@ -125,11 +136,11 @@ def merged(accounts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         return whole | {"drifts": _drifts(accounts, None), "gateways": gateways}
     try:
         rows = [_rows(account) for account in accounts]
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        every = sorted((row for part in rows for row in part if row.at_s >= -window_s), key=_arrival)
+        document = Seen(tuple(every), -window_s, 0.0).document(0, [], rows=True)
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:  # prompts without a token, or without a bound
         raise LoadgenError(f"observed traffic: not as {SCHEMA} has it ({error})") from None
-    every = sorted((row for part in rows for row in part if row.at_s >= -window_s), key=_arrival)
     arrivals = [sorted(row.at_s for row in part) for part in rows]
-    document = Seen(tuple(every), -window_s, 0.0).document(0, [], rows=True)
     return document | {"drifts": _drifts(accounts, arrivals), "gateways": gateways}
 
 
@@ -189,4 +200,4 @@ def _arrival(row: Asked) -> float:
 
 
 def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MOST

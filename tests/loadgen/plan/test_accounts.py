@@ -1,5 +1,6 @@
 """Accounts of several gateways as one: rates add up, and lengths are those of all requests (R-63)."""
 
+from math import inf
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from loadgen.failure import LoadgenError
 from loadgen.plan.accounts import Identities, OneFleetError, checked, merged, one_fleet
 from loadgen.workload.observed import Observed
 
+LENGTHS = {"mean": 9.0, "p50": 9, "p90": 9, "p99": 9}
+CHAT = {"requests": 3, "cached_share": 0.0, "prompt": LENGTHS, "output": LENGTHS}
 EVENT = {"number": 1, "age_s": 10.0, "requests_since": 20, "change": "longer", "class": ["m"], "answers": 9}
 
 
@@ -76,9 +79,17 @@ def test_one_gateway_stays_as_it_told() -> None:
     assert whole["drifts"] == {"count": 0, "counts": {"a": 0}, "newest": []}
 
 
-def test_rows_that_are_none_are_refused_in_one_line() -> None:
+@pytest.mark.parametrize(
+    "row",
+    [
+        ["soon", "chat", 500, 0, 10, "done", 10],
+        [1.0, "other", 0, 0, 10, "done", 10],  # all prompts of its class have no token
+        [1.0, "chat", 10**400, 0, 10, "done", 10],
+    ],
+)
+def test_rows_that_are_none_are_refused_in_one_line(row: list[Any]) -> None:
     broken = account("b", 20, 1.0)
-    broken["rows"][0] = ["soon", *broken["rows"][0][1:]]
+    broken["rows"][0] = row
     with pytest.raises(LoadgenError, match="not as tandem-traffic/1 has it"):
         merged([account("a", 20, 1.0), broken])
 
@@ -113,12 +124,31 @@ def test_what_is_no_fleet_is_one_line_with_the_fix(other: dict[str, Any], kind: 
         (account("a", 3, 1.0) | {"window_s": "long"}, "not as tandem-traffic/1"),
         (account("a", 3, 1.0) | {"drifts": {"count": 1, "newest": [{"number": 1}]}}, "not as tandem-traffic/1"),
         (account("a", 3, 1.0) | {"drifts": {"count": 1, "newest": 7}}, "not as tandem-traffic/1"),
+        (
+            account("a", 3, 1.0) | {"drifts": {"count": 1, "newest": [EVENT | {"class": [[]]}]}},
+            "not as tandem-traffic/1",
+        ),
+        (
+            account("a", 3, 1.0) | {"drifts": {"count": 1, "newest": [EVENT | {"age_s": inf}]}},
+            "not as tandem-traffic/1",
+        ),
+        (account("a", 3, 1.0) | {"requests": 10**400}, "not as tandem-traffic/1"),
+        (account("a", 3, 1.0) | {"rate_ps": "fast"}, "not as tandem-traffic/1"),
+        (account("a", 3, 1.0) | {"known": []}, "not as tandem-traffic/1"),
+        (account("a", 3, 1.0) | {"classes": ["chat"]}, "not as tandem-traffic/1"),
+        (account("a", 3, 1.0) | {"classes": {"chat": {"requests": 3}}}, "not as tandem-traffic/1"),
+        (
+            account("a", 3, 1.0) | {"classes": {"chat": CHAT | {"prompt": LENGTHS | {"p90": {}}}}},
+            "not as tandem-traffic/1",
+        ),
     ],
 )
 def test_what_is_no_account_is_named_by_where_it_was_asked(document: Any, said: str) -> None:
     with pytest.raises(LoadgenError, match=said):
         checked("x", document)
     assert checked("x", account("a", 3, 1.0))["requests"] == 3
+    sound = account("a", 3, 1.0) | {"classes": {"chat": CHAT}, "drifts": {"count": 1, "newest": [EVENT]}}
+    assert checked("x", sound) == sound
 
 
 def test_a_load_balancer_is_told_from_a_gateway_that_was_started_anew() -> None:
