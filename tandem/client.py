@@ -45,7 +45,7 @@ class GatewayClient:
         headers = httpx.Headers({"Authorization": f"Bearer {api_key}"} if api_key else {}, encoding="utf-8")
         self.endpoint = (endpoint if "://" in endpoint else f"http://{endpoint}").rstrip("/")
         self._http = httpx.AsyncClient(
-            base_url=_address(self.endpoint), headers=headers, timeout=TIMEOUT_S, trust_env=False
+            base_url=_address(self.endpoint, endpoint), headers=headers, timeout=TIMEOUT_S, trust_env=False
         )
 
     async def __aenter__(self) -> "GatewayClient":
@@ -131,13 +131,14 @@ class GatewayClient:
         )
 
 
-def _address(endpoint: str) -> httpx.URL:
+def _address(url: str, given: str) -> httpx.URL:
+    """`given`: what the user wrote, which is what the error names."""
     try:
-        address = httpx.URL(endpoint)
+        address = httpx.URL(url)
     except httpx.InvalidURL as e:
-        raise GatewayUnreachableError(f"{endpoint} is no address ({e}); write http://HOST:PORT") from e
+        raise GatewayUnreachableError(f"{given!r} is no address ({e}); write http://HOST:PORT") from e
     if address.scheme not in ("http", "https") or not address.host or (address.port or 1) > _LAST_PORT:
-        raise GatewayUnreachableError(f"{endpoint} is no address of a gateway; write http://HOST:PORT")
+        raise GatewayUnreachableError(f"{given!r} is no address of a gateway; write http://HOST:PORT")
     return address
 
 

@@ -218,11 +218,12 @@ def test_an_endpoint_needs_no_scheme(gateway: FakeGateway) -> None:
     assert tandem("status", "--endpoint", gateway.url.removeprefix("http://")).exit_code == 0
 
 
-@pytest.mark.parametrize("endpoint", ["http://127.0.0.1:99999", "http://host:port", "ftp://somewhere", "http://:80"])
+@pytest.mark.parametrize("endpoint", ["http://127.0.0.1:99999", "http://host:port", "ftp://somewhere", "http://:80", ""])
 def test_an_endpoint_that_is_no_address_is_one_line(endpoint: str) -> None:
     result = tandem("status", "--endpoint", endpoint)
     assert isinstance(result.exception, CliError)
     assert result.exception.status is Exit.UNREACHABLE
+    assert str(result.exception).startswith(repr(endpoint))
     assert "write http://HOST:PORT" in str(result.exception)
 
 
