@@ -218,7 +218,9 @@ def test_an_endpoint_needs_no_scheme(gateway: FakeGateway) -> None:
     assert tandem("status", "--endpoint", gateway.url.removeprefix("http://")).exit_code == 0
 
 
-@pytest.mark.parametrize("endpoint", ["http://127.0.0.1:99999", "http://host:port", "ftp://somewhere", "http://:80", ""])
+@pytest.mark.parametrize(
+    "endpoint", ["http://127.0.0.1:99999", "http://host:port", "ftp://somewhere", "http://:80", ""]
+)
 def test_an_endpoint_that_is_no_address_is_one_line(endpoint: str) -> None:
     result = tandem("status", "--endpoint", endpoint)
     assert isinstance(result.exception, CliError)
