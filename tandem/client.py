@@ -10,6 +10,7 @@ import httpx
 
 from gateway.cluster.snapshot import ClusterSnapshot
 from gateway.policy.control.rows import PolicySnapshot
+from tandem.address import with_scheme
 from tandem.printable import printable
 
 TIMEOUT_S = 5.0
@@ -43,7 +44,7 @@ class GatewayClient:
     def __init__(self, endpoint: str, api_key: str = "", *, named_by: str = "--endpoint") -> None:
         self._named_by = named_by
         headers = httpx.Headers({"Authorization": f"Bearer {api_key}"} if api_key else {}, encoding="utf-8")
-        self.endpoint = (endpoint if "://" in endpoint else f"http://{endpoint}").rstrip("/")
+        self.endpoint = with_scheme(endpoint).rstrip("/")
         self._http = httpx.AsyncClient(
             base_url=_address(self.endpoint, endpoint), headers=headers, timeout=TIMEOUT_S, trust_env=False
         )

@@ -13,6 +13,7 @@ from loadgen.client.stages import ASK
 from loadgen.client.wire import Endpoint
 from loadgen.demand import Demand
 from loadgen.failure import LoadgenError
+from tandem.address import with_scheme
 
 
 class Surface(StrEnum):
@@ -76,7 +77,7 @@ class Target:
 
 def base_url(text: str) -> str:
     """Accepts what people paste: with or without /v1 or a trailing slash."""
-    text = text.strip() if "://" in text else f"http://{text.strip()}"
+    text = with_scheme(text.strip())
     parts = urlsplit(text)
     try:
         bad = parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import typer
 
+from tandem.address import with_scheme
 from tandem.cli import options
 from tandem.cli.failure import CliError, Exit
 
@@ -71,7 +72,7 @@ def _found(root: Path, port: int, endpoint: str) -> "RunState":
 def _place(endpoint: str) -> tuple[str, int | None]:
     """Raises CliError."""
     try:
-        url = urlsplit(endpoint if "://" in endpoint else f"http://{endpoint}")
+        url = urlsplit(with_scheme(endpoint))
         host, port = url.hostname or "", url.port
     except ValueError as error:
         raise CliError(Exit.USAGE, f"{endpoint} is no URL of a gateway: {error}") from None

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tandem.address import with_scheme
 from tandem.cli import options
 from tandem.cli.failure import CliError, Exit, gateway_errors
 
@@ -31,7 +32,7 @@ def each_once(endpoints: Sequence[str], flag: str = "--endpoint") -> list[str]:
     """Raises CliError where one is named twice: its traffic would count twice."""
     found: dict[str, str] = {}
     for endpoint in endpoints:
-        address = (endpoint if "://" in endpoint else f"http://{endpoint}").rstrip("/").lower()
+        address = with_scheme(endpoint).rstrip("/").lower()
         if address in found:
             raise CliError(Exit.USAGE, f"{flag} {endpoint} is given twice; name each gateway once")
         found[address] = endpoint

@@ -286,27 +286,6 @@ def test_bad_input_is_one_line_and_a_non_zero_exit(
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("run", "http://127.0.0.1:9", "-w", "fixed", "-r", "1"),
-        ("simulate", "sim:--colocated 1", "-w", "fixed", "-r", "1"),
-        ("workload", "record", "fixed"),
-        ("workload", "sample", "azure-code"),
-    ],
-)
-def test_a_seed_below_0_is_one_message_of_every_command(
-    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["loadgen", *words, "--seed", "-1"])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    error = capsys.readouterr().err
-    assert ended.value.code == 2
-    assert "--seed" in error
-    assert "Traceback" not in error
-
-
 def test_wrong_key_is_one_line(locked: str) -> None:
     done = _loadgen("run", locked, *FAST, "-r", "5", "-n", "3")
     assert (done.returncode, "wrong or missing --api-key" in done.stderr) == (2, True)
